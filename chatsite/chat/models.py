@@ -1,0 +1,61 @@
+"""Conversations and their messages.
+
+A message knows its parent, so edits and other replies are branches of one tree. A reply's text is that of its
+jobs, in order: while one runs, its text is in the job's stream, and afterwards in the job's row.
+"""
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+
+
+class Conversation(models.Model):
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, related_name="conversations", db_index=False
+    )
+    title = models.CharField(max_length=200, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now_add=True, help_text="last prompt")
+
+    class Meta:
+        indexes = [models.Index(fields=["user", "-updated_at"], name="conversation_newest")]
+
+    def __str__(self) -> str:
+        return self.title or str(self.id)
+
+    def get_absolute_url(self) -> str:
+        return f"/c/{self.id}/"
+
+
+class Message(models.Model):
+    class Role(models.TextChoices):
+        USER = "user", "user"
+        ASSISTANT = "assistant", "assistant"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="messages")
+    parent = models.ForeignKey("self", models.CASCADE, null=True, blank=True, related_name="children")
+    role = models.CharField(max_length=10, choices=Role.choices)
+    text = models.TextField(blank=True, help_text="a person's words; empty for a reply, whose jobs hold them")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["created_at", "id"]
+
+    def __str__(self) -> str:
+        return f"{self.role}: {self.text[:60]}"
+
+
+class ReplyJob(models.Model):
+    """One job that wrote a part of a reply: the first, or one that continued it."""
+
+    message = models.ForeignKey(Message, models.CASCADE, related_name="parts")
+    job = models.OneToOneField("generation.Job", models.PROTECT, related_name="reply_part")
+
+    class Meta:
+        ordering = ["id"]
+
+    def __str__(self) -> str:
+        return f"{self.message_id} ← {self.job_id}"

@@ -1,0 +1,167 @@
+"""All settings of the site. It alone reads the environment; each variable is in the README's table."""
+
+from pathlib import Path
+
+import dj_database_url
+from csp.constants import NONE, SELF
+from django.core.exceptions import ImproperlyConfigured
+
+from chatsite import environment as env
+from generation.engine.spec import parse_models
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+VAR = env.VAR
+
+DEBUG = env.flag("DEBUG")
+LOCAL_MODE = env.flag("CHATSITE_LOCAL")
+SECRET_KEY = env.text("SECRET_KEY")
+if not SECRET_KEY:
+    if not DEBUG:
+        raise ImproperlyConfigured(
+            "SECRET_KEY is not set. Set it, or run `python manage.py up`, which makes one for this folder."
+        )
+    SECRET_KEY = "only-for-debugging"
+ALLOWED_HOSTS = env.names("ALLOWED_HOSTS") or (["127.0.0.1", "localhost", "[::1]"] if DEBUG else [])
+CSRF_TRUSTED_ORIGINS = env.names("CSRF_TRUSTED_ORIGINS")
+
+INSTALLED_APPS = [
+    "daphne",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "channels",
+    "csp",
+    "generation",
+    "chatsite.accounts",
+    "chatsite.chat",
+    "chatsite.local",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+ROOT_URLCONF = "chatsite.urls"
+ASGI_APPLICATION = "chatsite.asgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+
+def _database(url: str) -> dict[str, object]:
+    config: dict[str, object] = dict(dj_database_url.parse(url, conn_max_age=0))
+    if config["ENGINE"] == "django.db.backends.sqlite3":
+        # IMMEDIATE: a transaction that reads first and writes later fails at once under DEFERRED, whatever the timeout.
+        config["OPTIONS"] = {
+            "transaction_mode": "IMMEDIATE",
+            "timeout": 20,
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+        }
+    return config
+
+
+_database_url = env.checked("DATABASE_URL", f"sqlite:///{VAR / 'db.sqlite3'}", _database)
+DATABASES = {"default": _database(_database_url)}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+REDIS_URL = env.text("REDIS_URL", "redis://127.0.0.1:6379/0")
+CHANNEL_LAYERS = {
+    "default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [REDIS_URL]}}
+}
+
+CELERY_BROKER_URL = REDIS_URL
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_DEFAULT_QUEUE = "gpu"
+CELERY_TASK_SERIALIZER = "json"
+CELERY_WORKER_SEND_TASK_EVENTS = True
+# The limit is exact and waiting messages stay in Redis for whichever worker is free.
+CELERY_WORKER_DISABLE_PREFETCH = True
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+# Early acknowledgement: a busy worker with late acknowledgement dies with its Redis. Leases bring jobs back instead.
+CELERY_TASK_ACKS_LATE = False
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_timeout": 10, "socket_connect_timeout": 5, "socket_keepalive": True}
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+
+AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend", "sesame.backends.ModelBackend"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+]
+SESAME_ONE_TIME = True
+SESAME_MAX_AGE = 24 * 3600
+LOGIN_URL = "/accounts/login/"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "/accounts/login/"
+# Cookies know no port: two sites on one host would sign each other's people out.
+_port = env.integer("CHATSITE_PORT", 0, minimum=0)
+SESSION_COOKIE_NAME = f"sessionid_{_port}" if _port else "sessionid"
+CSRF_COOKIE_NAME = f"csrftoken_{_port}" if _port else "csrftoken"
+SESSION_COOKIE_SAMESITE = "Lax"
+
+STATIC_URL = "/static/"
+STATIC_ROOT = VAR / "static"
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "chatsite.static_storage.ModuleManifestStorage"},
+}
+if DEBUG:
+    STORAGES["staticfiles"] = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
+
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "script-src": [SELF],
+        "style-src": [SELF],
+        "img-src": [SELF],
+        "font-src": [SELF],
+        "connect-src": [SELF],
+        "manifest-src": [SELF],
+        "form-action": [SELF],
+        "base-uri": [NONE],
+        "frame-ancestors": [NONE],
+        "require-trusted-types-for": ["'script'"],
+        "trusted-types": ["tokenline"],
+    },
+    "EXCLUDE_URL_PREFIXES": ["/admin/"],
+}
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+
+LANGUAGE_CODE = "en"
+USE_TZ = True
+TIME_ZONE = "UTC"
+
+GENERATION_MODELS = env.checked("GENERATION_MODELS", "smollm2=builtin:smollm2-135m", parse_models)
+GENERATION_DEFAULT_MODEL = env.text("GENERATION_DEFAULT_MODEL")
+GENERATION_MAX_QUEUE_SIZE = env.integer("GENERATION_MAX_QUEUE_SIZE", 1000)
+GENERATION_MAX_WAIT_SECONDS = env.seconds("GENERATION_MAX_WAIT_SECONDS", 3600.0, minimum=1)
+GENERATION_MAX_JOBS_PER_USER = env.integer("GENERATION_MAX_JOBS_PER_USER", 20)
+GENERATION_MAX_PROMPT_CHARS = env.integer("GENERATION_MAX_PROMPT_CHARS", 100_000)
+GENERATION_MAX_NEW_TOKENS = env.integer("GENERATION_MAX_NEW_TOKENS", 2048)
+GENERATION_MESSAGES_PER_MINUTE = env.integer("GENERATION_MESSAGES_PER_MINUTE", 60)
+GENERATION_CANCEL_ON_DISCONNECT_SECONDS = env.seconds("GENERATION_CANCEL_ON_DISCONNECT_SECONDS", None)
+GENERATION_JOB_TIMEOUT_SECONDS = env.seconds("GENERATION_JOB_TIMEOUT_SECONDS", 3600.0, minimum=1)
+GENERATION_LEASE_SECONDS = env.seconds("GENERATION_LEASE_SECONDS", 10.0, minimum=1)
+GENERATION_RETENTION_DAYS = env.integer("GENERATION_RETENTION_DAYS", 0, minimum=0) or None
+GENERATION_FLOWER_URL = env.text("CHATSITE_FLOWER_URL")
