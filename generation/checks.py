@@ -1,6 +1,6 @@
-"""Django system checks: settings under which replies would be lost in silence are errors before anything starts.
+"""Django system checks: settings that would lose replies in silence are errors at start.
 
-Everything here is read from settings. Nothing is connected to; whether Redis answers is `health.py`'s business.
+They read settings and connect to nothing; whether Redis answers is `health.py`'s business.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,23 +26,16 @@ def check_channel_layer(app_configs: Sequence[AppConfig] | None, **kwargs: Any) 
         return [
             Error(
                 f"CHANNEL_LAYERS['default'] {found}; replies are published in another layer's format.",
-                hint=f"Use {LAYER!r}. The core layer drops messages without a word when a reader falls behind.",
+                hint=f"Use {LAYER!r}. The core layer drops messages in silence when a reader is slow.",
                 id="generation.E001",
             )
         ]
-    config = layer.get("CONFIG") or {}
-    faults = []
-    if config.get("symmetric_encryption_keys"):
-        faults.append("symmetric_encryption_keys")
-    if config.get("serializer_format", "msgpack") != "msgpack":
-        faults.append("serializer_format")
-    if isinstance(config.get("hosts"), (str, bytes)) or len(config.get("hosts") or []) > 1:
-        faults.append("hosts (a list of one)")
-    if faults:
+    hosts = (layer.get("CONFIG") or {}).get("hosts")
+    if isinstance(hosts, (str, bytes)) or len(hosts or [None]) != 1:
         return [
             Error(
-                f"CHANNEL_LAYERS['default'] can't be published to by a Redis script: {', '.join(faults)}.",
-                hint="One host, msgpack and no encryption: tokens are published by the script that stores them.",
+                "CHANNEL_LAYERS['default'] must have a list of one host.",
+                hint="Tokens are published by the script that stores them, so the layer can't be spread.",
                 id="generation.E005",
             )
         ]
@@ -68,7 +61,7 @@ def check_one_redis(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> I
         return [
             Error(
                 f"Broker, channel layer and delivery use different servers: {listed}.",
-                hint="Give all three the same host, port and database; otherwise prompts or replies get lost.",
+                hint="Give all three the same host, port and database; else prompts or replies get lost.",
                 id="generation.E002",
             )
         ]

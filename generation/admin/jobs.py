@@ -1,0 +1,234 @@
+"""The list of jobs, a job's page, and the one action, cancel, which goes through `queue.py`.
+
+Prompts and replies are shown as plain text, whatever is in them.
+"""
+
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib import admin, messages
+from django.contrib.admin.views.main import ChangeList
+from django.contrib.auth import get_user_model
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.text import Truncator
+
+from generation import conf, overview, queue
+from generation.admin.read_only import ReadOnlyAdmin, span
+from generation.models import Job
+
+NONE = "–"
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def _generating_seconds(job: Job) -> float:
+    """Seconds from the slot to the end; 0 while they aren't known."""
+    timings = job.timings or {}
+    if timings.get("total"):
+        return float(timings["total"]) - float(timings.get("queue") or 0)
+    if job.started_at and job.ended_at:
+        return (job.ended_at - job.started_at).total_seconds()
+    return 0.0
+
+
+class ModelFilter(admin.SimpleListFilter):
+    """Offers the configured models; the distinct ones of the table would need a scan."""
+
+    title = "model"
+    parameter_name = "model"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(name, name) for name in conf.models()]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Job]) -> QuerySet[Job]:
+        return queryset.filter(model=self.value()) if self.value() else queryset
+
+
+class WorkerFilter(admin.SimpleListFilter):
+    """Offers the live workers; an address may name any other."""
+
+    title = "worker"
+    parameter_name = "worker"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(str(worker.id), str(worker)) for worker in overview.live_workers()]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Job]) -> QuerySet[Job]:
+        if not self.value():
+            return queryset
+        identifier = _uuid(self.value() or "")
+        return queryset.filter(worker=identifier) if identifier else queryset.none()
+
+
+class JobChangeList(ChangeList):
+    """A page of jobs, each with its `place` in line, looked up once per queue on the page."""
+
+    def get_queryset(self, *args: Any, **kwargs: Any) -> QuerySet[Job]:
+        rows: QuerySet[Job] = super().get_queryset(*args, **kwargs)
+        return rows.defer("text", "error_traceback")
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        jobs: list[Job] = list(self.result_list)
+        waiting = {job.queue_id for job in jobs if job.state == Job.State.QUEUED}
+        places: dict[UUID, int] = {}
+        for name in waiting:
+            places.update(queue.positions(name))
+        for job in jobs:
+            job.place = places.get(job.pk)  # type: ignore[attr-defined]
+        self.result_list = jobs  # type: ignore[assignment]
+
+
+@admin.register(Job)
+class JobAdmin(ReadOnlyAdmin):
+    list_display = (
+        "short_id",
+        "state",
+        "place",
+        "user",
+        "model",
+        "prompt",
+        "waited",
+        "tokens",
+        "speed",
+        "created_at",
+    )
+    list_filter = ("state", ModelFilter, "queue", WorkerFilter, "created_at")
+    list_select_related = ("user",)
+    ordering = ("-created_at",)
+    search_help_text = (
+        "A person's name, or the id of a job, a prompt or a task; of a job its beginning will do."
+    )
+    actions = ("cancel",)
+    readonly_fields = ("place", "conversation", "reply", "waited", "tokens", "speed", "task", "traceback")
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return JobChangeList
+
+    def get_fieldsets(
+        self, request: HttpRequest, obj: Job | None = None
+    ) -> list[tuple[str | None, dict[str, Any]]]:
+        error = ["error_code", "error_message"]
+        if request.user.is_superuser:  # type: ignore[union-attr]
+            error.append("traceback")
+        return [
+            (None, {"fields": ["id", "state", "place", "user", "model", "queue", "priority"]}),
+            ("Run", {"fields": ["worker", "task", "epoch", "attempt"]}),
+            ("Conversation", {"fields": ["conversation", "reply", "finish_reason"]}),
+            ("Figures", {"fields": ["waited", "tokens", "speed", "timings", "params"]}),
+            ("Error", {"fields": error}),
+            ("Instants", {"fields": ["created_at", "queued_at", "first_started_at", "started_at",
+                                     "cancel_requested_at", "ended_at"]}),
+            ("Delivery", {"fields": ["client_id", "origin", "last_seq"]}),
+        ]  # fmt: skip
+
+    def has_delete_permission(self, request: HttpRequest, obj: Job | None = None) -> bool:
+        """An ended job may be deleted, and with it its person; one that waits or runs is cancelled first."""
+        return obj is not None and obj.is_final and admin.ModelAdmin.has_delete_permission(self, request, obj)
+
+    # Search
+
+    def get_search_fields(self, request: HttpRequest) -> list[str]:
+        return [f"user__{get_user_model().USERNAME_FIELD}"]
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Job], search_term: str
+    ) -> tuple[QuerySet[Job], bool]:
+        term = search_term.strip()
+        identifier = _uuid(term)
+        if identifier is not None:
+            by_id = Q(pk=identifier) | Q(client_id=identifier) | Q(task_id=str(identifier))
+            return queryset.filter(by_id), False
+        by_name, duplicates = super().get_search_results(request, queryset, search_term)
+        digits = term.replace("-", "")
+        if 6 <= len(digits) < 32 and all(digit in "0123456789abcdefABCDEF" for digit in digits):
+            first, last = UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
+            return queryset.filter(pk__range=(first, last)) | by_name, duplicates
+        return by_name, duplicates
+
+    # Columns
+
+    @admin.display(description="job", ordering="id")
+    def short_id(self, job: Job) -> str:
+        return str(job.pk)[:8]
+
+    @admin.display(description="place in line")
+    def place(self, job: Job) -> str:
+        if job.state != Job.State.QUEUED:
+            return NONE
+        place = job.place if hasattr(job, "place") else queue.position_of(job)
+        return str(place or NONE)
+
+    @admin.display
+    def prompt(self, job: Job) -> str:
+        text = next(
+            (str(each.get("content", "")) for each in reversed(job.messages) if each.get("role") == "user"),
+            "",
+        )
+        return Truncator(" ".join(text[:400].split())).chars(80)
+
+    @admin.display
+    def waited(self, job: Job) -> str:
+        until = job.first_started_at or job.ended_at or timezone.now()
+        return span(until - job.created_at)
+
+    @admin.display(description="tokens in, out")
+    def tokens(self, job: Job) -> str:
+        return f"{job.prompt_tokens:,} + {job.completion_tokens:,}" if job.prompt_tokens else NONE
+
+    @admin.display(description="tokens/s")
+    def speed(self, job: Job) -> str:
+        seconds = _generating_seconds(job)
+        return f"{job.completion_tokens / seconds:.1f}" if seconds and job.completion_tokens else NONE
+
+    # The job's page
+
+    @admin.display
+    def conversation(self, job: Job) -> str:
+        return format_html_join(
+            "\n",
+            '<p><strong>{}</strong></p><pre style="white-space: pre-wrap">{}</pre>',
+            ((each.get("role", "?"), each.get("content", "")) for each in job.messages),
+        )
+
+    @admin.display
+    def reply(self, job: Job) -> str:
+        return format_html('<pre style="white-space: pre-wrap">{}</pre>', job.text)
+
+    @admin.display
+    def traceback(self, job: Job) -> str:
+        return format_html("<pre>{}</pre>", job.error_traceback) if job.error_traceback else NONE
+
+    @admin.display
+    def task(self, job: Job) -> str:
+        flower = getattr(settings, "GENERATION_FLOWER_URL", "")
+        if not (job.task_id and flower):
+            return job.task_id or NONE
+        return format_html('<a href="{}/task/{}">{}</a>', flower.rstrip("/"), job.task_id, job.task_id)
+
+    @admin.action(description="Cancel the selected jobs", permissions=["change"])
+    def cancel(self, request: HttpRequest, jobs: QuerySet[Job]) -> None:
+        """Waiting ones are gone at once; running ones are asked to stop and keep their text."""
+        cancelled = asked = ended = 0
+        for job in list(jobs):
+            if job.is_final:
+                ended += 1
+            elif not queue.cancel(job):
+                asked += 1
+            elif job.state == Job.State.CANCELLED:
+                cancelled += 1
+            else:
+                ended += 1
+        parts = [(cancelled, "cancelled"), (asked, "asked to stop"), (ended, "had already ended")]
+        text = ", ".join(f"{number} {what}" for number, what in parts if number)
+        level = messages.SUCCESS if cancelled or asked else messages.WARNING
+        self.message_user(request, f"Jobs: {text or 'none'}.", level)

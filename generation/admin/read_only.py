@@ -1,0 +1,52 @@
+"""What every list of the admin here has in common: rows that only the program writes, and cheap counting."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.contrib import admin
+from django.core.paginator import Paginator
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.functional import cached_property
+
+MAX_COUNTED = 10_000
+
+
+def span(span: timedelta) -> str:
+    """`0.4 s`, `12 s`, `3 min 5 s`, `2 h 10 min`, `3 days`."""
+    seconds = max(0.0, span.total_seconds())
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if not minutes:
+        return f"{rest} s"
+    hours, minutes = divmod(minutes, 60)
+    if not hours:
+        return f"{minutes} min {rest} s"
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} days"
+
+
+class CappedPaginator(Paginator[Any]):
+    """Counts no further than `MAX_COUNTED`: an exact count of a large table costs more than it tells."""
+
+    @cached_property
+    def count(self) -> int:
+        rows: QuerySet[Any] = self.object_list  # type: ignore[assignment]
+        return rows.order_by().values("pk")[:MAX_COUNTED].count()
+
+
+class ReadOnlyAdmin(admin.ModelAdmin[Any]):
+    """Rows that only the program writes."""
+
+    show_full_result_count = False
+    paginator = CappedPaginator
+    list_per_page = 50
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return obj is None and super().has_change_permission(request)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False

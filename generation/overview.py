@@ -1,0 +1,92 @@
+"""What runs and what waits, as numbers for the health pages, the metrics, the admin and the command line.
+
+Reads rows only, in a fixed number of queries however many jobs there are. Whether a worker is alive is judged
+by the database server's clock, the one that its lease is written with.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db.models import (
+    BooleanField,
+    Case,
+    Count,
+    DurationField,
+    ExpressionWrapper,
+    F,
+    IntegerField,
+    OuterRef,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+)
+from django.db.models.functions import Coalesce, Now
+
+from generation import conf
+from generation.models import Job, Queue, Worker
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLoad:
+    """One queue; `max_running` is what its live workers that aren't draining have slots for."""
+
+    name: str
+    paused: bool
+    running: int
+    waiting: int
+    max_running: int
+    max_waiting: int
+    num_workers: int
+    busy: int
+
+
+def workers() -> QuerySet[Worker]:
+    """Every worker with `live` (its lease holds) and `silence` (time since it was last seen)."""
+    silence = ExpressionWrapper(Now() - F("last_seen_at"), output_field=DurationField())
+    lease = timedelta(seconds=conf.lease_seconds())
+    live = Case(
+        When(stopped_at__isnull=True, last_seen_at__gte=Now() - lease, then=Value(True)),
+        default=Value(False),
+        output_field=BooleanField(),
+    )
+    return Worker.objects.annotate(silence=silence, live=live)
+
+
+def live_workers() -> QuerySet[Worker]:
+    return workers().filter(live=True).order_by("queue", "hostname", "started_at")
+
+
+def queues() -> QuerySet[Queue]:
+    """Every queue with `waiting` and `running`, each counted within its own stretch of one index."""
+
+    def count(state: Job.State) -> Coalesce:
+        jobs = Job.objects.filter(queue=OuterRef("pk"), state=state).order_by().values("queue")
+        num = Subquery(jobs.annotate(num=Count("pk")).values("num"))
+        return Coalesce(num, 0, output_field=IntegerField())
+
+    counts = {"waiting": count(Job.State.QUEUED), "running": count(Job.State.RUNNING)}
+    return Queue.objects.annotate(**counts).order_by("name")
+
+
+def queue_loads(live: list[Worker]) -> list[QueueLoad]:
+    """The load of every queue that has a row, a configured model or one of these live workers."""
+    rows = {queue.name: queue for queue in queues()}
+    names = {*rows, *(spec.queue for spec in conf.models().values()), *(worker.queue for worker in live)}
+    loads = []
+    for name in sorted(names):
+        row = rows.get(name)
+        mine = [worker for worker in live if worker.queue == name]
+        loads.append(
+            QueueLoad(
+                name=name,
+                paused=row.paused if row else False,
+                running=getattr(row, "running", 0),
+                waiting=getattr(row, "waiting", 0),
+                max_running=sum(worker.slots for worker in mine if not worker.draining),
+                max_waiting=row.max_size if row and row.max_size is not None else conf.max_queue_size(),
+                num_workers=len(mine),
+                busy=sum(worker.busy for worker in mine),
+            )
+        )
+    return loads
