@@ -1,0 +1,26 @@
+"""Continuous batching for language models: many replies at once, each token the moment it exists.
+
+Importing this package loads neither torch, transformers, Django nor Celery; an engine loads the first two when it is
+given a model.
+"""
+
+from generation.engine.errors import EngineClosed, ModelRefused, PromptError, PromptTooLong
+from generation.engine.events import Event, EventType, FinishReason, Timings, Usage
+from generation.engine.params import ParamsError, SamplingParams
+from generation.engine.spec import ModelSpec, parse_models
+
+__all__ = [
+    "EngineClosed",
+    "Event",
+    "EventType",
+    "FinishReason",
+    "ModelRefused",
+    "ModelSpec",
+    "ParamsError",
+    "PromptError",
+    "PromptTooLong",
+    "SamplingParams",
+    "Timings",
+    "Usage",
+    "parse_models",
+]
