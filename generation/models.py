@@ -40,13 +40,14 @@ class Worker(models.Model):
     pid = models.PositiveIntegerField()
     pid_started = models.BigIntegerField(help_text="start time of the pid, in clock ticks since boot")
     redis_id = models.CharField(max_length=36, blank=True, help_text="the random id kept in the Redis it uses")
-    models = models.JSONField(default=list, help_text="[{name, state, error}]; state: loading, ready, failed")
     slots = models.PositiveIntegerField(default=0)
     busy = models.PositiveIntegerField(default=0)
     draining = models.BooleanField(default=False)
     started_at = models.DateTimeField()
     last_seen_at = models.DateTimeField(db_index=True)
     stopped_at = models.DateTimeField(null=True, blank=True)
+    # The last field: in the class's body its name hides the module's.
+    models = models.JSONField(default=list, help_text="[{name, state, error}]; state: loading, ready, failed")
 
     def __str__(self) -> str:
         return f"{self.hostname} ({str(self.id)[:8]})"
@@ -101,6 +102,9 @@ class Job(models.Model):
 
     text = models.TextField(blank=True)
     origin = models.PositiveIntegerField(default=0, help_text="the epoch that wrote the stream's first entry")
+    discarded_origin = models.PositiveIntegerField(
+        default=0, help_text="a stream of this origin or an older one was given up by a requeue"
+    )
     last_seq = models.PositiveIntegerField(default=0)
     finish_reason = models.CharField(max_length=20, blank=True)
     prompt_tokens = models.PositiveIntegerField(default=0)
