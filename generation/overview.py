@@ -16,6 +16,7 @@ from django.db.models import (
     F,
     IntegerField,
     OuterRef,
+    Q,
     QuerySet,
     Subquery,
     Value,
@@ -44,17 +45,16 @@ class QueueLoad:
 def workers() -> QuerySet[Worker]:
     """Every worker with `live` (its lease holds) and `silence` (time since it was last seen)."""
     silence = ExpressionWrapper(Now() - F("last_seen_at"), output_field=DurationField())
-    lease = timedelta(seconds=conf.lease_seconds())
-    live = Case(
-        When(stopped_at__isnull=True, last_seen_at__gte=Now() - lease, then=Value(True)),
-        default=Value(False),
-        output_field=BooleanField(),
-    )
+    live = Case(When(_is_live(), then=Value(True)), default=Value(False), output_field=BooleanField())
     return Worker.objects.annotate(silence=silence, live=live)
 
 
 def live_workers() -> QuerySet[Worker]:
-    return workers().filter(live=True).order_by("queue", "hostname", "started_at")
+    return Worker.objects.filter(_is_live()).order_by("queue", "hostname", "started_at")
+
+
+def _is_live() -> Q:
+    return Q(stopped_at=None, last_seen_at__gte=Now() - timedelta(seconds=conf.lease_seconds()))
 
 
 def queues() -> QuerySet[Queue]:

@@ -30,14 +30,16 @@ def _uuid(text: str) -> UUID | None:
         return None
 
 
-def _generating_seconds(job: Job) -> float:
-    """Seconds from the slot to the end; 0 while they aren't known."""
+def _speed(job: Job) -> float | None:
+    """Tokens a second after the first one; over all of the time where a job ran more than once."""
     timings = job.timings or {}
-    if timings.get("total"):
-        return float(timings["total"]) - float(timings.get("queue") or 0)
-    if job.started_at and job.ended_at:
-        return (job.ended_at - job.started_at).total_seconds()
-    return 0.0
+    decoding = float(timings.get("total") or 0) - float(timings.get("first_token") or 0)
+    if job.epoch == 1 and job.completion_tokens > 1 and decoding > 0:
+        return (job.completion_tokens - 1) / decoding
+    if job.first_started_at and job.ended_at and job.completion_tokens:
+        seconds = (job.ended_at - job.first_started_at).total_seconds()
+        return job.completion_tokens / seconds if seconds > 0 else None
+    return None
 
 
 class ModelFilter(admin.SimpleListFilter):
@@ -85,7 +87,7 @@ class JobChangeList(ChangeList):
             places.update(queue.positions(name))
         for job in jobs:
             job.place = places.get(job.pk)  # type: ignore[attr-defined]
-        self.result_list = jobs  # type: ignore[assignment]
+        self.result_list = jobs
 
 
 @admin.register(Job)
@@ -114,11 +116,9 @@ class JobAdmin(ReadOnlyAdmin):
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return JobChangeList
 
-    def get_fieldsets(
-        self, request: HttpRequest, obj: Job | None = None
-    ) -> list[tuple[str | None, dict[str, Any]]]:
+    def get_fieldsets(self, request: HttpRequest, obj: Job | None = None) -> Any:
         error = ["error_code", "error_message"]
-        if request.user.is_superuser:  # type: ignore[union-attr]
+        if request.user.is_superuser:
             error.append("traceback")
         return [
             (None, {"fields": ["id", "state", "place", "user", "model", "queue", "priority"]}),
@@ -187,8 +187,8 @@ class JobAdmin(ReadOnlyAdmin):
 
     @admin.display(description="tokens/s")
     def speed(self, job: Job) -> str:
-        seconds = _generating_seconds(job)
-        return f"{job.completion_tokens / seconds:.1f}" if seconds and job.completion_tokens else NONE
+        tokens = _speed(job)
+        return NONE if tokens is None else f"{tokens:.1f}"
 
     # The job's page
 

@@ -1,13 +1,20 @@
 """What every list of the admin here has in common: rows that only the program writes, and cheap counting."""
 
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.functional import cached_property
+
+# Generic for the type checker only; at run time these classes take no parameter.
+if TYPE_CHECKING:
+    _ModelAdmin = admin.ModelAdmin[Any]
+    _Paginator = Paginator[Any]
+else:
+    _ModelAdmin, _Paginator = admin.ModelAdmin, Paginator
 
 MAX_COUNTED = 10_000
 
@@ -26,7 +33,7 @@ def span(span: timedelta) -> str:
     return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} days"
 
 
-class CappedPaginator(Paginator[Any]):
+class CappedPaginator(_Paginator):
     """Counts no further than `MAX_COUNTED`: an exact count of a large table costs more than it tells."""
 
     @cached_property
@@ -35,7 +42,7 @@ class CappedPaginator(Paginator[Any]):
         return rows.order_by().values("pk")[:MAX_COUNTED].count()
 
 
-class ReadOnlyAdmin(admin.ModelAdmin[Any]):
+class ReadOnlyAdmin(_ModelAdmin):
     """Rows that only the program writes."""
 
     show_full_result_count = False

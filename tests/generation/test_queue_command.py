@@ -1,0 +1,105 @@
+"""`manage.py queue`: the operator's hand on the line."""
+
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+from generation import queue as line
+from generation.models import Job, Queue
+from tests.generation.rows import make_job, make_worker
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def one_model(settings: Any) -> None:
+    settings.GENERATION_MODELS = "mock=mock:"
+
+
+def told(*args: str) -> str:
+    out = StringIO()
+    call_command("queue", *args, stdout=out)
+    return out.getvalue()
+
+
+def test_it_lists_the_line_in_order() -> None:
+    make_worker(busy=1)
+    running = make_job(Job.State.RUNNING)
+    second, first = make_job(place=20), make_job(place=10)
+    text = told("list")
+    assert "gpu: 1 of 4 running, 2 of" in text
+    assert text.index(str(running.pk)) < text.index(str(first.pk)) < text.index(str(second.pk))
+
+
+def test_it_pauses_and_resumes_the_only_queue_without_its_name() -> None:
+    told("pause")
+    assert Queue.objects.get().paused
+    assert "paused" in told("list")
+    told("resume", "gpu")
+    assert not Queue.objects.get().paused
+
+
+def test_it_asks_for_a_name_where_there_are_several_queues() -> None:
+    Queue.objects.create(name="large")
+    with pytest.raises(CommandError, match="gpu, large"):
+        told("pause")
+
+
+def test_it_makes_no_queue_out_of_a_typing_error() -> None:
+    with pytest.raises(CommandError, match="no queue 'gpo'"):
+        told("pause", "gpo")
+    assert not Queue.objects.filter(name="gpo").exists()
+
+
+def test_it_cancels_a_waiting_job_by_the_beginning_of_its_id() -> None:
+    job = make_job()
+    assert "is cancelled" in told("cancel", str(job.pk)[:8])
+    job.refresh_from_db()
+    assert job.state == Job.State.CANCELLED
+
+
+def test_it_says_that_a_running_job_is_asked_to_stop() -> None:
+    job = make_job(Job.State.RUNNING, worker=make_worker())
+    assert "was asked to stop" in told("cancel", str(job.pk))
+
+
+def test_it_refuses_to_cancel_what_has_ended() -> None:
+    job = make_job(Job.State.FINISHED)
+    with pytest.raises(CommandError, match="has ended already: finished"):
+        told("cancel", str(job.pk))
+
+
+def test_it_requeues_a_failed_job_and_no_other() -> None:
+    failed, finished = make_job(Job.State.FAILED), make_job(Job.State.FINISHED)
+    told("requeue", str(failed.pk))
+    failed.refresh_from_db()
+    assert failed.state == Job.State.QUEUED
+    with pytest.raises(CommandError, match="only a failed one"):
+        told("requeue", str(finished.pk))
+
+
+def test_it_moves_a_waiting_job_to_the_front() -> None:
+    make_job(place=1)
+    last = make_job(place=900)
+    told("front", str(last.pk))
+    assert line.positions("gpu")[last.pk] == 1
+    with pytest.raises(CommandError, match="only a waiting one"):
+        told("front", str(make_job(Job.State.RUNNING).pk))
+
+
+@pytest.mark.parametrize("by", ["id", "hostname"])
+def test_it_drains_a_worker(by: str) -> None:
+    worker = make_worker()
+    told("drain", str(getattr(worker, by)))
+    worker.refresh_from_db()
+    assert worker.draining
+
+
+@pytest.mark.parametrize("name", ["", "xyz", "00000000-0000-0000-0000-000000000000", "0" * 40])
+def test_it_says_which_job_it_does_not_find(name: str) -> None:
+    make_job()
+    with pytest.raises(CommandError):
+        told("cancel", name)
