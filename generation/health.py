@@ -125,11 +125,7 @@ def _missing_models(workers: list[Worker]) -> Iterator[str]:
         here = [worker for worker in workers if worker.queue == queue]
         taking = [worker for worker in here if not worker.draining]
         if not taking:
-            yield (
-                f"every worker of queue {queue} is draining"
-                if here
-                else f"no worker is running for queue {queue}"
-            )
+            yield (f"every worker of queue {queue} is draining" if here else f"no worker is running for queue {queue}")
             continue
         for model in models:
             yield from _missing_model(model, queue, taking)

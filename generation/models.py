@@ -129,7 +129,9 @@ class Job(models.Model):
         indexes = [
             # Only what waits. One range per model, in order: a claim reads one entry of it.
             models.Index(
-                fields=["queue", "model", "order_key", "arrival"], name="job_line", condition=Q(state="queued")
+                fields=["queue", "model", "order_key", "arrival"],
+                name="job_line",
+                condition=Q(state="queued"),
             ),
             # The whole line in order, for positions.
             models.Index(fields=["queue", "order_key", "arrival"], name="job_positions", condition=Q(state="queued")),

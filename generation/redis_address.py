@@ -21,9 +21,7 @@ class RedisAddress:
 
     def __str__(self) -> str:
         scheme = {"tcp": "redis", "socket": "unix"}.get(self.kind, self.kind)
-        return f"{scheme}://{self.place}" + (
-            f"/{self.database}" if self.kind == "tcp" else f" ({self.database})"
-        )
+        return f"{scheme}://{self.place}" + (f"/{self.database}" if self.kind == "tcp" else f" ({self.database})")
 
     @classmethod
     def parse(cls, url: object, options: Mapping[str, Any] | None = None) -> "RedisAddress":
@@ -43,9 +41,7 @@ class RedisAddress:
             return cls._sentinel(nodes, (options or {}).get("master_name"), _database(parts.path))
         if parts.scheme not in ("redis", "rediss"):
             return cls(parts.scheme or "unknown", _place(parts, 0))
-        return cls(
-            "tcp", _place(parts, 6379), _database(query.get("db") or query.get("virtual_host") or parts.path)
-        )
+        return cls("tcp", _place(parts, 6379), _database(query.get("db") or query.get("virtual_host") or parts.path))
 
     @classmethod
     def of_layer_host(cls, host: object) -> "RedisAddress":

@@ -1,0 +1,59 @@
+"""Conversations in the admin: to read and to delete, never to write."""
+
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html
+
+from chatsite.chat.models import Conversation, Message
+from chatsite.chat.threads import reply_text
+from generation.admin.read_only import ReadOnlyAdmin
+
+# Generic for the type checker only; at run time the class takes no parameter.
+if TYPE_CHECKING:
+    _TabularInline = admin.TabularInline[Message, Conversation]
+else:
+    _TabularInline = admin.TabularInline
+
+
+class MessageInline(_TabularInline):
+    """The messages of a conversation in the order they were written, all branches."""
+
+    model = Message
+    fields = readonly_fields = ("created_at", "role", "words", "state")
+    extra = 0
+    can_delete = False
+    ordering = ("created_at", "id")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Message]:
+        return super().get_queryset(request).prefetch_related("parts__job")
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    @admin.display
+    def words(self, message: Message) -> str:
+        return format_html('<pre style="white-space: pre-wrap">{}</pre>', reply_text(message))
+
+    @admin.display
+    def state(self, message: Message) -> str:
+        return ", ".join(part.job.state for part in message.parts.all())
+
+
+@admin.register(Conversation)
+class ConversationAdmin(ReadOnlyAdmin):
+    list_display = ("title_or_id", "user", "created_at", "updated_at")
+    list_select_related = ("user",)
+    search_fields = ("title", "user__username")
+    ordering = ("-updated_at",)
+    fields = readonly_fields = ("id", "title", "user", "created_at", "updated_at")
+    inlines = (MessageInline,)
+
+    @admin.display(description="title", ordering="title")
+    def title_or_id(self, conversation: Conversation) -> str:
+        return str(conversation)

@@ -1,0 +1,105 @@
+"""What the page is made of before any script runs: the thread's entries and the list of conversations."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date, timedelta
+from itertools import groupby
+
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.utils import timezone
+
+from chatsite.chat.markdown import render
+from chatsite.chat.models import Conversation, Message
+from chatsite.chat.threads import reply_text, thread
+from generation.models import Job
+
+SIDEBAR_LENGTH = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A prompt, or a reply with the state of its last job."""
+
+    id: str
+    is_prompt: bool
+    text: str
+    blocks: list[str]
+    job: str = ""
+    state: str = ""
+    outcome: str = ""
+    can_continue: bool = False
+
+    @property
+    def is_unfinished(self) -> bool:
+        return self.state in (Job.State.QUEUED, Job.State.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Conversations of one stretch of time."""
+
+    name: str
+    conversations: list[Conversation]
+
+
+def entries(conversation: Conversation) -> list[Entry]:
+    """The newest branch of a conversation."""
+    return [_entry(message) for message in thread(conversation)]
+
+
+def _entry(message: Message) -> Entry:
+    if message.role == Message.Role.USER:
+        return Entry(str(message.pk), True, message.text, [])
+    parts = list(message.parts.all())
+    job = parts[-1].job if parts else None
+    # While a job runs, its text is in its stream, which the script follows from the beginning.
+    unfinished = job is not None and not job.is_final
+    blocks = [] if unfinished and len(parts) == 1 else render(reply_text(message))
+    if job is None:
+        return Entry(str(message.pk), False, "", blocks)
+    return Entry(
+        id=str(message.pk),
+        is_prompt=False,
+        text="",
+        blocks=blocks,
+        job=str(job.pk),
+        state=job.state,
+        outcome=outcome(job),
+        can_continue=job.finish_reason == "length",
+    )
+
+
+def outcome(job: Job) -> str:
+    """How a job ended, in the words that the script uses too."""
+    if job.state == Job.State.FINISHED:
+        words = [f"{job.completion_tokens} token" + ("s" if job.completion_tokens != 1 else "")]
+        if speed := tokens_per_second(job):
+            words.append(f"{speed:.1f} tokens/s")
+        if job.finish_reason == "length":
+            words.append("ended at its length")
+        return " · ".join(words)
+    if job.state == Job.State.FAILED:
+        return f"failed: {job.error_message or job.error_code}"
+    return {Job.State.CANCELLED: "stopped", Job.State.EXPIRED: "waited too long"}.get(Job.State(job.state), "")
+
+
+def tokens_per_second(job: Job) -> float | None:
+    """Speed between the first token and the last."""
+    seconds = job.timings.get("total", 0) - job.timings.get("first_token", 0)
+    return (job.completion_tokens - 1) / seconds if job.completion_tokens > 1 and seconds > 0 else None
+
+
+def sidebar(user: AbstractBaseUser | AnonymousUser) -> list[Group]:
+    """The person's newest conversations by day; one query."""
+    newest = Conversation.objects.filter(user=user.pk).order_by("-updated_at")[:SIDEBAR_LENGTH]
+    return _by_day(newest, timezone.localdate())
+
+
+def _by_day(conversations: Iterable[Conversation], today: date) -> list[Group]:
+    def name(conversation: Conversation) -> str:
+        day = timezone.localdate(conversation.updated_at)
+        if day >= today:
+            return "Today"
+        return "Yesterday" if day == today - timedelta(days=1) else "Earlier"
+
+    return [Group(key, list(group)) for key, group in groupby(conversations, name)]

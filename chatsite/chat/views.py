@@ -1,0 +1,46 @@
+"""The chat's two pages: a new conversation, and one that has begun. Everything live comes over the socket."""
+
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from chatsite.chat.history import Entry, entries, sidebar
+from chatsite.chat.models import Conversation
+
+EXAMPLES = [
+    ("Explain something", "Explain how a rainbow forms, in three short paragraphs."),
+    ("Write some code", "Write a Python function that finds the longest word in a text, with an example."),
+    ("Compare", "Compare tea and coffee in a small table: taste, caffeine, how to make it."),
+    ("Draft a message", "Write a short, friendly message that moves a meeting to next Tuesday at ten."),
+]
+
+
+@never_cache
+@login_required
+@require_safe
+def new_conversation(request: HttpRequest) -> HttpResponse:
+    """A page without a conversation: its first prompt makes one."""
+    return _page(request, None, [])
+
+
+@never_cache
+@login_required
+@require_safe
+def conversation(request: HttpRequest, conversation_id: UUID) -> HttpResponse:
+    """One of the person's own conversations; another's is like none."""
+    found = get_object_or_404(Conversation, pk=conversation_id, user=request.user.pk)
+    return _page(request, found, entries(found))
+
+
+def _page(request: HttpRequest, found: Conversation | None, history: list[Entry]) -> HttpResponse:
+    context = {
+        "conversation": found,
+        "entries": history,
+        "groups": sidebar(request.user),
+        "examples": EXAMPLES,
+    }
+    return render(request, "chat/page.html", context)

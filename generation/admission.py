@@ -1,0 +1,104 @@
+"""What a prompt must be to get into the line: its shape, and each limit with its code and message.
+
+It reads rows and settings and changes nothing; `queue.submit` calls it.
+"""
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from generation import conf, line
+from generation.engine.params import ParamsError, SamplingParams
+from generation.engine.spec import ModelSpec
+from generation.models import Job, Queue, Worker
+
+ROLES = ("system", "user", "assistant")
+
+
+class Refused(Exception):
+    """Nothing was queued and nothing lost. `code` is the protocol's, `message` is for people."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(code, message)
+        self.code = code
+        self.message = message
+
+
+def storable(text: str) -> str:
+    """The text with what no database or UTF-8 stream can hold (NUL, lone surrogates) replaced by U+FFFD."""
+    return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def is_visible(text: str) -> bool:
+    """Whether a person would see anything: blanks, controls and zero-width characters alone are nothing."""
+    return any(not char.isspace() and unicodedata.category(char) not in ("Cf", "Cc") for char in text)
+
+
+def check_messages(messages: object) -> list[dict[str, str]]:
+    """The messages as they are stored. The last is a person's, or a reply that is to be continued."""
+    if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
+        raise Refused("empty_prompt", "There is no message to answer.")
+    checked = []
+    for message in messages:
+        if not isinstance(message, Mapping) or message.get("role") not in ROLES:
+            raise Refused("bad_frame", f"Each message needs a role: {', '.join(ROLES)}.")
+        if not isinstance(message.get("content"), str):
+            raise Refused("bad_frame", "Each message needs its content as text.")
+        checked.append({"role": message["role"], "content": storable(message["content"])})
+    asked = next((message["content"] for message in reversed(checked) if message["role"] == "user"), "")
+    if checked[-1]["role"] == "system" or not is_visible(asked):
+        raise Refused("empty_prompt", "The message is empty.")
+    check_length(asked)
+    return checked
+
+
+def check_length(text: str) -> None:
+    limit = conf.max_prompt_chars()
+    if len(text) > limit:
+        raise Refused("prompt_too_long", f"The message has {len(text):,} characters; {limit:,} are allowed.")
+
+
+def check_params(params: Mapping[str, object] | None) -> SamplingParams:
+    try:
+        return SamplingParams.parse(params or {}, max_new_tokens=conf.max_new_tokens())
+    except ParamsError as error:
+        raise Refused("bad_params", str(error)) from None
+
+
+def check_model(name: str | None, now: datetime) -> ModelSpec:
+    """The model's entry; refused if it is configured nowhere or failed to load on every live worker."""
+    configured = conf.models()
+    spec = configured.get(name or conf.default_model())
+    if spec is None:
+        known = ", ".join(configured)
+        raise Refused("model_unavailable", f"There is no model {storable(str(name))[:100]!r}; there are: {known}.")
+    states = [
+        entry["state"] == "failed"
+        for worker in live_workers(now, spec.queue)
+        for entry in worker.models
+        if entry["name"] == spec.name
+    ]
+    if states and all(states):
+        raise Refused("model_unavailable", f"The model {spec.name} could not be loaded; the operator can see why.")
+    return spec
+
+
+def live_workers(now: datetime, queue: str | None = None) -> list[Worker]:
+    workers = Worker.objects.filter(stopped_at=None, last_seen_at__gte=now - timedelta(seconds=conf.lease_seconds()))
+    return list(workers.filter(queue=queue) if queue else workers)
+
+
+def check_limits(queue: Queue, user_id: object, now: datetime) -> None:
+    """The caps on the line. Needs the queue's lock, so that they are exact."""
+    own = Job.objects.filter(user_id=user_id, queue=queue, state__in=[Job.State.QUEUED, Job.State.RUNNING]).count()
+    if own >= (limit := conf.max_jobs_per_user()):
+        raise Refused("too_many_jobs", f"You have {own} prompts waiting or running; {limit} are allowed at once.")
+    minute = now - timedelta(minutes=1)
+    recent = Job.objects.filter(user_id=user_id, created_at__gt=minute).order_by("-created_at")
+    instants = list(recent.values_list("created_at", flat=True)[: conf.messages_per_minute()])
+    if len(instants) >= conf.messages_per_minute():
+        wait = max(1, round((instants[-1] - minute).total_seconds()))
+        raise Refused("rate_limited", f"{len(instants)} messages a minute are allowed; the next one in {wait} s.")
+    size = line.waiting(queue.name).count()
+    if size >= (limit := conf.max_queue_size() if queue.max_size is None else queue.max_size):
+        raise Refused("queue_full", f"{size:,} prompts are waiting; no more are taken now. Try again in a while.")

@@ -1,0 +1,318 @@
+"""JobConsumer: the WebSocket protocol for any Django site. It knows jobs and frames, no conversations or pages.
+
+A subclass says what a prompt means (`accept`), what else `queued` and `hello` tell (`describe`, `hello`) and which
+jobs may be followed here (`find`). As it stands each prompt is a question of its own.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import UUID
+
+import redis
+from channels.generic.websocket import AsyncWebsocketConsumer
+from django.db import DatabaseError
+
+from generation import admission, conf, frames, queue
+from generation.admission import Refused
+from generation.delivery import stream
+from generation.delivery.hub import hub
+from generation.delivery.reader import ENDS, WINDOW, JobReader
+from generation.delivery.rows import in_database
+from generation.frames import Frame
+from generation.models import Job
+from generation.sessions import SignIn, ended, read_sign_in
+
+logger = logging.getLogger(__name__)
+
+SIGNED_OUT, NOT_FOUND, TOO_LARGE, TOO_MANY_SOCKETS = 4401, 4404, 4413, 4429
+HEARTBEAT_SECONDS = 15.0
+MAX_SOCKETS_PER_USER = 50
+MAX_FOLLOWED = 200
+
+
+class Closing(Exception):
+    """Ends the socket with a close code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class JobConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
+    sign_in: SignIn
+    conversation: UUID | None = None
+    window: int | None = WINDOW
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._readers: dict[UUID, JobReader] = {}
+        self._described: dict[UUID, Frame] = {}
+        self._last_sent = time.monotonic()
+        self._closed = False
+        self._client_frames: dict[str, Callable[[Frame], Awaitable[None]]] = {
+            "prompt": self._on_prompt,
+            "regenerate": self._on_prompt,
+            "continue": self._on_prompt,
+            "follow": self._on_follow,
+            "ack": self._on_ack,
+            "cancel": self._on_cancel,
+        }
+
+    # What a subclass may say; all but `hello` run in a database thread.
+
+    def open(self) -> None:
+        """Look at the address; raise Closing to refuse the socket."""
+
+    def accept_prompt(self, frame: Frame) -> Job:
+        """Submit what a `prompt`, `regenerate` or `continue` frame asks for; raises Refused."""
+        if frame["type"] != "prompt":
+            raise Refused("bad_frame", f"There is no {frame['type']} here.")
+        return queue.submit(
+            self.scope["user"],
+            [{"role": "user", "content": frames.text_of(frame, "text")}],
+            model=frames.optional_text(frame, "model"),
+            params=frames.params_of(frame),
+            client_id=frames.uuid_of(frame, "id"),
+        )
+
+    def find(self, job_id: UUID) -> Job | None:
+        """The job if it may be followed on this socket: a foreign one is like none."""
+        return Job.objects.filter(pk=job_id, user_id=self.sign_in.user_id).first()
+
+    def describe(self, job: Job) -> Frame:
+        """What `queued` says beside the place: message, reply, client_id, text."""
+        return {
+            "message": None,
+            "reply": None,
+            "client_id": str(job.client_id) if job.client_id else None,
+            "text": job.messages[-1]["content"] if job.messages else "",
+        }
+
+    def active_jobs(self) -> list[Frame]:
+        """The unfinished jobs of this socket's conversation, for `hello`."""
+        return []
+
+    async def deliver(self, job_id: UUID, frame: Frame) -> None:
+        """A frame about a followed job, in order, on its way to the client."""
+        await self.send_frame(frame)
+
+    # Connection.
+
+    async def connect(self) -> None:
+        await self.accept()
+        user = self.scope.get("user")
+        if user is None or not await in_database(lambda: user.is_authenticated and user.is_active):
+            await self._end(SIGNED_OUT)
+            return
+        self.sign_in = await in_database(read_sign_in, self.scope)
+        if hub().num_sockets_of(self.sign_in.user_id) >= MAX_SOCKETS_PER_USER:
+            await self._end(TOO_MANY_SOCKETS)
+            return
+        try:
+            await in_database(self.open)
+            hello = await in_database(self._hello)
+        except Closing as closing:
+            await self._end(closing.code)
+            return
+        hub().add_socket(self)
+        await self.opened()
+        await self.send_frame(hello)
+
+    async def opened(self) -> None:
+        """Join what else this socket listens to."""
+
+    def _hello(self) -> Frame:
+        from generation.instants import now
+
+        return {
+            "type": "hello",
+            "protocol": 1,
+            "conversation": str(self.conversation) if self.conversation else None,
+            "models": [
+                {"name": name, "default": name == conf.default_model(), "queue": spec.queue}
+                for name, spec in conf.models().items()
+            ],
+            "limits": {
+                "max_prompt_chars": conf.max_prompt_chars(),
+                "max_new_tokens": conf.max_new_tokens(),
+                "messages_per_minute": conf.messages_per_minute(),
+                "max_jobs_per_user": conf.max_jobs_per_user(),
+            },
+            "workers": len(admission.live_workers(now())),
+            "active": self.active_jobs(),
+        }
+
+    async def disconnect(self, code: int) -> None:
+        self._closed = True
+        hub().remove_socket(self)
+        for job_id in list(self._readers):
+            await self._unfollow(job_id)
+
+    async def signed_out(self) -> None:
+        await self._end(SIGNED_OUT)
+
+    async def _end(self, code: int) -> None:
+        if not self._closed:
+            self._closed = True
+            hub().remove_socket(self)
+            for reader in self._readers.values():
+                reader.ended = True
+            await self.close(code=code)
+
+    async def tick(self) -> None:
+        if time.monotonic() - self._last_sent >= HEARTBEAT_SECONDS:
+            await self.send_frame({"type": "heartbeat"})
+
+    async def send_frame(self, frame: Frame) -> None:
+        if not self._closed:
+            self._last_sent = time.monotonic()
+            await self.send(text_data=json.dumps(frame, ensure_ascii=False, separators=(",", ":")))
+
+    # From the channel layer. A client's "type" never gets here: only these names are handled.
+
+    async def dispatch(self, message: dict[str, Any]) -> None:
+        kind = message.get("type", "")
+        if kind.startswith("websocket."):
+            await super().dispatch(message)
+        elif self._closed:
+            return
+        elif not await self.group_message(message):
+            logger.warning("a group message of the unknown type %r was ignored", kind)
+
+    async def group_message(self, message: dict[str, Any]) -> bool:
+        """Handle a message of a group this socket joined; whether its type is known."""
+        if message["type"] not in ("job.token", "job.prefill", "job.changed"):
+            return False
+        reader = self._readers.get(UUID(message["job"]))
+        if reader is not None:
+            try:
+                await reader.message(message)
+            except (DatabaseError, redis.RedisError, OSError) as error:
+                logger.warning("a message of job %s was left for the next tick: %r", message["job"], error)
+        return True
+
+    # From the client.
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        if self._closed:
+            return
+        if len(text_data or bytes_data or "") > 6 * conf.max_prompt_chars() + 65_536:
+            await self._end(TOO_LARGE)
+            return
+        frame: Frame | None = None
+        try:
+            frame = frames.parse(text_data)
+            if frame["type"] != "ack" and await in_database(ended, {self.sign_in}):
+                await self._end(SIGNED_OUT)
+                return
+            handle = self._client_frames.get(frame["type"])
+            if handle is None:
+                raise Refused("bad_frame", f"There is no frame type {admission.storable(frame['type'])[:50]!r}.")
+            await handle(frame)
+        except Refused as refused:
+            await self.refuse(refused.code, refused.message, frame)
+        except (DatabaseError, redis.RedisError, OSError):
+            logger.exception("a frame could not be handled")
+            await self.refuse("queue_unavailable", "The site can't reach its queue just now. Try again soon.", frame)
+        except Exception:
+            logger.exception("a frame of %s could not be handled", self.sign_in.user_id)
+            await self.refuse("queue_unavailable", "Something went wrong on our side. Try again.", frame)
+
+    async def refuse(self, code: str, message: str, frame: Frame | None) -> None:
+        await self.send_frame({"type": "error", "code": code, "message": message, "ref": frames.reference(frame)})
+
+    async def _on_prompt(self, frame: Frame) -> None:
+        frames.uuid_of(frame, "id")
+        job = await in_database(self.accept_prompt, frame)
+        await self.accepted(job)
+
+    async def accepted(self, job: Job) -> None:
+        """Answer an accepted prompt with `queued` and follow its job from the beginning."""
+        await self.follow(job, announce_queued=True)
+
+    async def follow(
+        self, job: Job, after: int = 0, origin: int | None = None, *, announce_queued: bool = False
+    ) -> None:
+        """Follow the job, anew if it is followed; `announce_queued` begins with `queued` whatever its state."""
+        if announce_queued and job.pk in self._readers and not self._readers[job.pk].ended:
+            row_place = await in_database(_place_of, job)
+            await self._deliver(job.pk, {"type": "queued", "job": str(job.pk), **row_place})
+            return
+        if len(self._readers) >= MAX_FOLLOWED:
+            raise Refused("bad_frame", f"A socket follows at most {MAX_FOLLOWED} jobs.")
+        await self._unfollow(job.pk)
+        self._described[job.pk] = await in_database(self.describe, job)
+
+        async def send(frame: Frame) -> None:
+            await self._deliver(job.pk, frame)
+
+        reader = JobReader(job.pk, send, after=after, origin=origin, window=self.window)
+        self._readers[job.pk] = reader
+        try:
+            await self.channel_layer.group_add(stream.group(job.pk), self.channel_name)
+        except (redis.RedisError, OSError) as error:
+            logger.warning("job %s is followed by the tick alone: %r", job.pk, error)
+        hub().add(reader)
+        await reader.start(announce_queued=announce_queued)
+
+    async def _unfollow(self, job_id: UUID) -> None:
+        reader = self._readers.pop(job_id, None)
+        self._described.pop(job_id, None)
+        if reader is not None:
+            reader.ended = True
+            hub().remove(reader)
+            try:
+                await self.channel_layer.group_discard(stream.group(job_id), self.channel_name)
+            except (redis.RedisError, OSError) as error:
+                logger.debug("group of job %s not left: %r", job_id, error)
+
+    async def _deliver(self, job_id: UUID, frame: Frame) -> None:
+        frame["conversation"] = str(self.conversation) if self.conversation else None
+        if frame["type"] == "queued":
+            frame |= self._described.get(job_id, {})
+        await self.deliver(job_id, frame)
+        if frame["type"] in ENDS and (reader := self._readers.get(job_id)):
+            hub().remove(reader)
+
+    async def _on_follow(self, frame: Frame) -> None:
+        after = frames.whole_number(frame, "after", 0)
+        origin = None if frame.get("origin") is None else frames.whole_number(frame, "origin")
+        await self.follow(await self._found(frame), after, origin)
+
+    async def acknowledged(self, job_id: UUID, seq: int) -> None:
+        """The client has applied everything of this job up to seq."""
+        if reader := self._readers.get(job_id):
+            await reader.acknowledge(seq)
+
+    async def _on_ack(self, frame: Frame) -> None:
+        await self.acknowledged(frames.uuid_of(frame, "job"), frames.whole_number(frame, "seq"))
+
+    async def _on_cancel(self, frame: Frame) -> None:
+        if frame.get("job") is None:
+            client_id = frames.uuid_of(frame, "id")
+            job = await in_database(self._find_by_client_id, client_id)
+            if job is None:
+                raise Refused("not_found", "There is no such prompt.")
+        else:
+            job = await self._found(frame)
+        await in_database(queue.cancel, job)
+
+    async def _found(self, frame: Frame) -> Job:
+        job = await in_database(self.find, frames.uuid_of(frame, "job"))
+        if job is None:
+            raise Refused("not_found", "There is no such reply.")
+        return job
+
+    def _find_by_client_id(self, client_id: UUID) -> Job | None:
+        return Job.objects.filter(user_id=self.sign_in.user_id, client_id=client_id).first()
+
+
+def _place_of(job: Job) -> Frame:
+    from generation import line
+
+    size = line.waiting(job.queue_id).count()
+    position = line.position_of(job) if Job.objects.filter(pk=job.pk, state=Job.State.QUEUED).exists() else 1
+    return {"position": position, "queue_size": max(size, position), "eta_seconds": None, "paused": False}

@@ -1,0 +1,136 @@
+"""One tick a second for everything that this process's sockets follow.
+
+Per tick: one query for the rows, one pipeline for the streams, one query for each line that somebody waits in, one
+look at the sockets' sessions, and the sweep that every process does. It heals whatever a lost message left open.
+"""
+
+import asyncio
+import logging
+import weakref
+from typing import Protocol
+from uuid import UUID
+
+from generation import line, reaper
+from generation.delivery import stream
+from generation.delivery.reader import JobReader
+from generation.delivery.rows import JobRow, in_database, job_rows
+from generation.models import Queue
+from generation.sessions import SignIn, ended
+
+logger = logging.getLogger(__name__)
+
+TICK_SECONDS = 1.0
+ROWS_PER_QUERY = 500
+
+
+class Socket(Protocol):
+    """What the hub asks of a consumer."""
+
+    async def tick(self) -> None:
+        """Send a heartbeat if it is due."""
+
+    @property
+    def sign_in(self) -> SignIn: ...
+
+    async def signed_out(self) -> None:
+        """Close: the sign-in this socket was opened with is over."""
+
+
+class Hub:
+    """Belongs to one event loop; runs while somebody is registered."""
+
+    def __init__(self) -> None:
+        self._readers: set[JobReader] = set()
+        self._sockets: set[Socket] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, reader: JobReader) -> None:
+        self._readers.add(reader)
+        self._run()
+
+    def remove(self, reader: JobReader) -> None:
+        self._readers.discard(reader)
+
+    def add_socket(self, socket: Socket) -> None:
+        self._sockets.add(socket)
+        self._run()
+
+    def remove_socket(self, socket: Socket) -> None:
+        self._sockets.discard(socket)
+
+    def num_sockets_of(self, user_id: object) -> int:
+        return sum(socket.sign_in.user_id == user_id for socket in self._sockets)
+
+    def _run(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._loop())
+
+    async def _loop(self) -> None:
+        while self._readers or self._sockets:
+            await asyncio.sleep(TICK_SECONDS)
+            for part in (self._check_sockets, self._check_rows, self._sweep):
+                try:
+                    await part()
+                except Exception as error:
+                    # The database or Redis is away; the next tick tries again.
+                    logger.warning("a tick could not %s: %r", part.__name__.strip("_").replace("_", " "), error)
+
+    async def _check_sockets(self) -> None:
+        sockets = list(self._sockets)
+        await asyncio.gather(*(socket.tick() for socket in sockets))
+        if sockets:
+            over = await in_database(ended, {socket.sign_in for socket in sockets})
+            await asyncio.gather(*(socket.signed_out() for socket in sockets if socket.sign_in in over))
+
+    async def _check_rows(self) -> None:
+        readers = [reader for reader in self._readers if not reader.ended]
+        if not readers:
+            return
+        ids = list({reader.job_id for reader in readers})
+        rows: dict[UUID, JobRow] = {}
+        for first in range(0, len(ids), ROWS_PER_QUERY):
+            rows |= await in_database(job_rows, ids[first : first + ROWS_PER_QUERY])
+        tails = await self._tails([job_id for job_id, row in rows.items() if row.epoch])
+        places = await in_database(_places, {row.queue_id for row in rows.values() if row.state == "queued"})
+        for reader in readers:
+            row = rows.get(reader.job_id)
+            if row is None:
+                continue
+            await reader.check(row, *tails.get(reader.job_id, (0, 0)))
+            if row.state == "queued" and (found := places.get(row.queue_id)):
+                positions, paused = found
+                if reader.job_id in positions:
+                    await reader.place(positions[reader.job_id], len(positions), paused)
+
+    async def _tails(self, job_ids: list[UUID]) -> dict[UUID, tuple[int, int]]:
+        """(newest seq, origin) of each stream."""
+        if not job_ids:
+            return {}
+        async with stream.async_client().pipeline(transaction=False) as pipe:
+            for job_id in job_ids:
+                pipe.xrevrange(stream.tokens_key(job_id), count=1)
+                pipe.hget(stream.owner_key(job_id), "origin")
+            answers = await pipe.execute()
+        return {
+            job_id: (int(newest[0][0].partition(b"-")[0]) if newest else 0, int(origin or 0))
+            for job_id, newest, origin in zip(job_ids, answers[::2], answers[1::2], strict=True)
+        }
+
+    async def _sweep(self) -> None:
+        await in_database(reaper.sweep)
+
+
+def _places(queue_names: set[str]) -> dict[str, tuple[dict[UUID, int], bool]]:
+    paused = dict(Queue.objects.filter(pk__in=queue_names).values_list("pk", "paused"))
+    return {name: (line.positions(name), paused.get(name, False)) for name in queue_names}
+
+
+_hubs: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Hub]" = weakref.WeakKeyDictionary()
+
+
+def hub() -> Hub:
+    """The running loop's hub."""
+    loop = asyncio.get_running_loop()
+    if loop not in _hubs:
+        _hubs[loop] = Hub()
+    return _hubs[loop]

@@ -1,0 +1,132 @@
+"""A worker's two watching threads: the lease that keeps its row alive, and the control channel."""
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import redis
+from django.db import close_old_connections
+
+from generation import conf, instants, notices, reaper
+from generation.delivery import stream
+from generation.models import Job, Worker
+from generation.running import StopCause
+
+if TYPE_CHECKING:
+    from generation.worker import WorkerProcess
+
+logger = logging.getLogger(__name__)
+
+
+class LeaseThread:
+    """Each tick: refresh the row, look at the rows of what runs here, bring back the jobs of dead workers.
+
+    The row is refreshed only while every engine steps or is idle, so a wedged engine loses its lease.
+    """
+
+    def __init__(self, process: "WorkerProcess") -> None:
+        self._process = process
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(5)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            for part in (self._refresh, self._look_at_claims, reaper.sweep, self._process.wake_others):
+                try:
+                    part()
+                except Exception as error:
+                    logger.warning("the lease's tick could not %s: %s", part.__name__.strip("_"), error)
+                    close_old_connections()
+            close_old_connections()
+            self._stopping.wait(conf.lease_refresh_seconds())
+
+    def _refresh(self) -> None:
+        process = self._process
+        if not self._engines_live():
+            logger.error("an engine has not finished a step for %g s; the lease is not refreshed", conf.lease_seconds())
+            return
+        fields: dict[str, object] = {"last_seen_at": instants.now(), "busy": len(process.claims)}
+        try:
+            fields["redis_id"] = stream.redis_id(stream.sync_client())
+        except redis.RedisError as error:
+            logger.warning("Redis doesn't answer: %s", error)
+        Worker.objects.filter(pk=process.row.pk).update(**fields)
+        drained = Worker.objects.filter(pk=process.row.pk).values_list("draining", flat=True).first()
+        process.row.draining = bool(drained)
+
+    def _engines_live(self) -> bool:
+        silent_since = time.monotonic() - conf.lease_seconds()
+        for engine in list(self._process.engines.values()):
+            stats = engine.stats()
+            if stats.running + stats.waiting and not stats.idle and stats.last_step_at < silent_since:
+                return False
+        return True
+
+    def _look_at_claims(self) -> None:
+        """Stop what was cancelled, what another claim has taken over, and what took too long."""
+        claims = self._process.running()
+        if not claims:
+            return
+        rows = {
+            row["pk"]: row
+            for row in Job.objects.filter(pk__in=[claim.job.pk for claim in claims]).values(
+                "pk", "state", "epoch", "cancel_requested_at"
+            )
+        }
+        for claim in claims:
+            row = rows.get(claim.job.pk)
+            if row is None or row["epoch"] != claim.job.epoch:
+                claim.stop(StopCause.LOST)
+            elif row["cancel_requested_at"] is not None:
+                claim.stop(StopCause.CANCEL)
+            elif time.monotonic() - claim.started > conf.job_timeout_seconds():
+                claim.stop(StopCause.DEADLINE)
+
+
+class ControlThread:
+    """Hears of cancellations at once; the lease's tick finds those whose message was lost."""
+
+    def __init__(self, process: "WorkerProcess") -> None:
+        self._process = process
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="control", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(5)
+
+    def _run(self) -> None:
+        channel = notices.CONTROL.format(self._process.row.pk)
+        while not self._stopping.is_set():
+            client = redis.Redis.from_url(conf.redis_url(), socket_connect_timeout=2)
+            try:
+                with client.pubsub(ignore_subscribe_messages=True) as pubsub:
+                    pubsub.subscribe(channel)
+                    while not self._stopping.is_set():
+                        message = pubsub.get_message(timeout=1.0)
+                        if message is not None:
+                            self._cancel(UUID(message["data"].decode()))
+            except (redis.RedisError, OSError) as error:
+                logger.warning("the control channel is away: %s", error)
+                self._stopping.wait(0.5)
+            finally:
+                client.close()
+
+    def _cancel(self, job_id: UUID) -> None:
+        for claim in self._process.running():
+            if claim.job.pk == job_id:
+                claim.stop(StopCause.CANCEL)

@@ -1,0 +1,119 @@
+"""Who is next: the order of one queue's waiting jobs. It knows no engine, broker or browser.
+
+Virtual time is a whole number in the Queue row; every accepted job moves it by one, so it advances whoever
+comes. A job's `arrival` is the time at its submit. Its start (P. Goyal, H. M. Vin, H. Cheng, "Start-time Fair
+Queuing", SIGCOMM 1996) is its arrival or, behind another waiting job of the same person and priority, that
+job's start + TURN. `order_key` = start - head start of its priority; the lowest is first, ties go by arrival.
+A claim moves virtual time up to the start of the job it took, so that nobody saves up turns while away.
+
+Bound: a later job passes this one only if its arrival < start + (its head start - mine), so at most
+(start - arrival) + (largest head start - mine) later jobs ever do: none passes a person's only job unless it has
+a larger head start, and (r - 1) * TURN pass the r-th of a person's r waiting jobs.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import UUID
+
+from django.db import connection, transaction
+from django.db.models import Max, Min, Q, QuerySet
+
+from generation.models import Job, Priority, Queue
+
+TURN = 100
+"""Later arrivals that may pass a person's second waiting job, then the third, and so on."""
+
+HEAD_START = {Priority.BATCH: 0, Priority.NORMAL: 200, Priority.STAFF: 400}
+
+# SQLite's write lock is unfair: of several saturating threads one does nearly all and the others time out.
+_sqlite_turnstile = threading.RLock()
+
+
+@contextmanager
+def changing(queue_name: str) -> Iterator[Queue]:
+    """A transaction that holds the Queue row's lock, always the first lock taken; makes the row if it is new."""
+    # Inside a caller's transaction SQLite's write lock is held already; waiting for ours too could deadlock.
+    alone = connection.vendor == "sqlite" and not connection.in_atomic_block
+    if alone:
+        _sqlite_turnstile.acquire()
+    try:
+        with transaction.atomic():
+            yield _locked(queue_name)
+    finally:
+        if alone:
+            _sqlite_turnstile.release()
+
+
+def _locked(queue_name: str) -> Queue:
+    rows = Queue.objects.select_for_update(no_key=True)
+    try:
+        return rows.get(pk=queue_name)
+    except Queue.DoesNotExist:
+        Queue.objects.bulk_create([Queue(name=queue_name)], ignore_conflicts=True)
+        return rows.get(pk=queue_name)
+
+
+def waiting(queue_name: str) -> QuerySet[Job]:
+    """The line, first in line first."""
+    return Job.objects.filter(queue_id=queue_name, state=Job.State.QUEUED).order_by("order_key", "arrival")
+
+
+def start_of(job: Job) -> int:
+    return job.order_key + HEAD_START[Priority(job.priority)]
+
+
+def place_new(queue: Queue, user_id: object, priority: Priority) -> tuple[int, int]:
+    """(arrival, order_key) of a job that joins now; moves virtual time. Needs the queue's lock."""
+    arrival = queue.virtual_time + 1
+    last = waiting(queue.name).filter(user_id=user_id, priority=priority).aggregate(key=Max("order_key"))["key"]
+    start = arrival if last is None else max(arrival, last + HEAD_START[priority] + TURN)
+    advance(queue, arrival)
+    return arrival, start - HEAD_START[priority]
+
+
+def advance(queue: Queue, virtual_time: int) -> None:
+    if virtual_time > queue.virtual_time:
+        queue.virtual_time = virtual_time
+        queue.save(update_fields=["virtual_time"])
+
+
+def give_back(job: Job) -> None:
+    """Hand a cancelled waiting job's turn to its owner's next one, and so on; never before a job's own arrival."""
+    turn = start_of(job)
+    moved = []
+    own = waiting(job.queue_id).filter(user_id=job.user_id, priority=job.priority).order_by("arrival")
+    for other in own.only("id", "arrival", "order_key", "priority"):
+        start = max(other.arrival, turn)
+        if other.arrival > job.arrival and start < start_of(other):
+            other.order_key = start - HEAD_START[Priority(other.priority)]
+            moved.append(other)
+        turn = max(turn, start_of(other) + TURN)
+    Job.objects.bulk_update(moved, ["order_key"], batch_size=500)
+
+
+def front_key(queue: Queue) -> int:
+    """An order key before all that wait and all that may come, whatever their priority."""
+    newest = queue.virtual_time - max(HEAD_START.values())
+    first = waiting(queue.name).aggregate(key=Min("order_key"))["key"]
+    return min(newest, newest if first is None else first) - 1
+
+
+def head(queue_name: str, models: list[str]) -> Job | None:
+    """The first waiting job for one of these models.
+
+    One look-up per model, one entry read each: `model IN (...)` would read and sort all that wait for them.
+    """
+    heads = [waiting(queue_name).filter(model=model).first() for model in models]
+    return min(filter(None, heads), key=lambda job: (job.order_key, job.arrival), default=None)
+
+
+def positions(queue_name: str) -> dict[UUID, int]:
+    """Every waiting job's position: 1 + the jobs that will start before it."""
+    ids = waiting(queue_name).values_list("pk", flat=True)
+    return {job_id: place for place, job_id in enumerate(ids, start=1)}
+
+
+def position_of(job: Job) -> int:
+    before = Q(order_key__lt=job.order_key) | Q(order_key=job.order_key, arrival__lt=job.arrival)
+    return waiting(job.queue_id).filter(before).count() + 1

@@ -1,0 +1,284 @@
+"""The line's public face and the only writer of `Job.state`: submit, claim, end, put back, cancel, steer.
+
+Each change is a conditional UPDATE whose row count decides; for a running job it carries the epoch of its claim,
+so that an older claim changes nothing. Whatever changes the line locks the Queue row first. Messages sent after
+a commit only wake somebody: nothing is lost with one.
+"""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.db.models import F
+
+from generation import admission, conf, instants, line, notices
+from generation.admission import Refused
+from generation.line import position_of, positions
+from generation.models import Job, Priority, Queue, Worker
+
+__all__ = [
+    "Refused",
+    "cancel",
+    "claim",
+    "drain",
+    "end",
+    "move_to_front",
+    "pause",
+    "position_of",
+    "positions",
+    "put_back",
+    "requeue",
+    "resume",
+    "submit",
+]
+
+State = Job.State
+
+
+def submit(
+    user: Any,
+    messages: Sequence[Mapping[str, str]],
+    *,
+    model: str | None = None,
+    params: Mapping[str, object] | None = None,
+    client_id: uuid.UUID | None = None,
+    priority: Priority = Priority.NORMAL,
+) -> Job:
+    """Put a prompt in line and return its job; the same `client_id` of the same person is the same job.
+
+    Raises Refused, with a code and a text for people, before anything is written. Inside a caller's transaction
+    the wake is sent when that commits. A committed row is accepted even when the broker is down.
+    """
+    if client_id is not None and (known := _known(user, client_id)):
+        return known
+    checked = admission.check_messages(messages)
+    sampling = admission.check_params(params)
+    now = instants.now()
+    spec = admission.check_model(model, now)
+    stored = sampling.as_json()
+    if stored.get("seed") is None:
+        stored["seed"] = uuid.uuid4().int & 0x7FFFFFFF  # so that a successor draws the same numbers
+    try:
+        with line.changing(spec.queue) as queue:
+            if client_id is not None and (known := _known(user, client_id)):
+                return known
+            admission.check_limits(queue, user.pk, now)
+            arrival, order_key = line.place_new(queue, user.pk, priority)
+            job = Job.objects.create(
+                user=user,
+                queue=queue,
+                model=spec.name,
+                messages=checked,
+                params=stored,
+                client_id=client_id,
+                priority=priority,
+                arrival=arrival,
+                order_key=order_key,
+                task_id=str(uuid.uuid4()),
+                created_at=now,
+                queued_at=now,
+            )
+    except IntegrityError:
+        # The same prompt of the same person, sent at the same moment for another queue.
+        if client_id is not None and (known := _known(user, client_id)):
+            return known
+        raise
+    transaction.on_commit(lambda: notices.wake(job.queue_id, str(job.pk), job.task_id))
+    return job
+
+
+def _known(user: Any, client_id: uuid.UUID) -> Job | None:
+    return Job.objects.filter(user=user, client_id=client_id).first()
+
+
+def claim(queue_name: str, models: list[str], worker: Worker, task_id: str) -> Job | None:
+    """The first job in line for one of these models, now running under a new epoch; None if there is none."""
+    now = instants.now()
+    with line.changing(queue_name) as queue:
+        if queue.paused or not Worker.objects.filter(pk=worker.pk, draining=False, stopped_at=None).exists():
+            return None
+        while job := line.head(queue_name, models):
+            if not _has_waited_too_long(job, queue, now):
+                break
+            _expire(job, now)
+        if job is None:
+            return None
+        line.advance(queue, line.start_of(job))
+        Job.objects.filter(pk=job.pk, state=State.QUEUED).update(
+            state=State.RUNNING,
+            epoch=F("epoch") + 1,
+            attempt=F("attempt") + 1,
+            worker=worker,
+            task_id=task_id,
+            started_at=now,
+            first_started_at=job.first_started_at or now,
+        )
+        job.refresh_from_db()
+        transaction.on_commit(lambda: notices.changed(job, signal="job_started"))
+    return job
+
+
+def note_progress(job: Job, tokens: int) -> bool:
+    """Tell how many tokens the claimed job has from before; more than at its last claim is progress.
+
+    False if the job was claimed too often without any and must not be run again.
+    """
+    if tokens > job.completion_tokens:
+        Job.objects.filter(pk=job.pk, state=State.RUNNING, epoch=job.epoch).update(attempt=1, completion_tokens=tokens)
+        job.attempt, job.completion_tokens = 1, tokens
+    return job.attempt <= MAX_ATTEMPTS
+
+
+MAX_ATTEMPTS = 3
+
+
+def end(job_id: uuid.UUID, epoch: int, state: Job.State, **fields: Any) -> bool:
+    """Write a running job's final state with its text and counts; False if another claim has it or it ended."""
+    with transaction.atomic():
+        changed = Job.objects.filter(pk=job_id, state=State.RUNNING, epoch=epoch).update(
+            state=state, ended_at=instants.now(), **fields
+        )
+        if changed:
+            signal = {
+                State.FINISHED: "job_finished",
+                State.FAILED: "job_failed",
+                State.CANCELLED: "job_cancelled",
+            }
+            transaction.on_commit(lambda: notices.changed_id(job_id, signal=signal[state]))
+    return bool(changed)
+
+
+def put_back(job_id: uuid.UUID, epoch: int, *, drained: bool, **fields: Any) -> bool:
+    """Return a running job to the line with its old key, so before all that waited behind it.
+
+    A job whose cancellation was asked for is cancelled instead. A drain is no failed attempt. Never refused by a
+    cap. False if another claim has the job or it ended.
+    """
+    queue_name = Job.objects.filter(pk=job_id).values_list("queue_id", flat=True).first()
+    if queue_name is None:
+        return False
+    with line.changing(queue_name):
+        mine = Job.objects.filter(pk=job_id, state=State.RUNNING, epoch=epoch)
+        if drained:
+            fields["attempt"] = F("attempt") - 1
+        now = instants.now()
+        changed = mine.filter(cancel_requested_at=None).update(state=State.QUEUED, worker=None, queued_at=now, **fields)
+        if changed:
+            transaction.on_commit(lambda: notices.changed_id(job_id))
+            transaction.on_commit(lambda: notices.wake(queue_name, str(job_id)))
+        elif mine.update(state=State.CANCELLED, ended_at=now, **fields):
+            changed = 1
+            transaction.on_commit(lambda: notices.changed_id(job_id, signal="job_cancelled"))
+    return bool(changed)
+
+
+def cancel(job: Job) -> bool:
+    """Cancel a job. True if it is final now; a running one is asked to stop, and its worker writes the end."""
+    now = instants.now()
+    with line.changing(job.queue_id):
+        if Job.objects.filter(pk=job.pk, state=State.QUEUED).update(
+            state=State.CANCELLED, ended_at=now, cancel_requested_at=now
+        ):
+            job.refresh_from_db()
+            line.give_back(job)
+            transaction.on_commit(lambda: notices.changed(job, signal="job_cancelled"))
+            return True
+        asked = Job.objects.filter(pk=job.pk, state=State.RUNNING, cancel_requested_at=None).update(
+            cancel_requested_at=now
+        )
+        job.refresh_from_db()
+        if asked and job.worker_id is not None:
+            worker_id = job.worker_id
+            transaction.on_commit(lambda: notices.control(worker_id, job.pk))
+    return job.is_final
+
+
+def requeue(job: Job) -> bool:
+    """Put a failed job back in line as if it were new; False if it is not failed."""
+    now = instants.now()
+    with line.changing(job.queue_id) as queue:
+        arrival, order_key = line.place_new(queue, job.user_id, Priority(job.priority))
+        changed = Job.objects.filter(pk=job.pk, state=State.FAILED).update(
+            state=State.QUEUED,
+            arrival=arrival,
+            order_key=order_key,
+            attempt=0,
+            worker=None,
+            text="",
+            origin=0,
+            discarded_origin=F("epoch"),
+            last_seq=0,
+            completion_tokens=0,
+            error_code="",
+            error_message="",
+            error_traceback="",
+            queued_at=now,
+            first_started_at=None,
+            started_at=None,
+            ended_at=None,
+            cancel_requested_at=None,
+        )
+        if changed:
+            job.refresh_from_db()
+            transaction.on_commit(lambda: notices.forget_stream(job.pk))
+            transaction.on_commit(lambda: notices.changed(job))
+            transaction.on_commit(lambda: notices.wake(job.queue_id, str(job.pk)))
+    return bool(changed)
+
+
+def move_to_front(job: Job) -> bool:
+    """Before all that wait and all that may come, whatever their priority; False if it doesn't wait."""
+    with line.changing(job.queue_id) as queue:
+        moved = Job.objects.filter(pk=job.pk, state=State.QUEUED).update(order_key=line.front_key(queue))
+    return bool(moved)
+
+
+def pause(queue_name: str) -> None:
+    """No job of this queue starts until `resume`; running ones go on."""
+    with line.changing(queue_name) as queue:
+        Queue.objects.filter(pk=queue.pk).update(paused=True)
+
+
+def resume(queue_name: str) -> None:
+    with line.changing(queue_name) as queue:
+        Queue.objects.filter(pk=queue.pk).update(paused=False)
+        transaction.on_commit(lambda: notices.wake(queue_name))
+
+
+def drain(worker: Worker) -> None:
+    """The worker claims no more; what it runs goes on."""
+    Worker.objects.filter(pk=worker.pk).update(draining=True)
+
+
+def expire(queue_name: str) -> int:
+    """End every job that has waited longer than its queue allows without ever starting; how many."""
+    now = instants.now()
+    queue = Queue.objects.filter(pk=queue_name).first()
+    if queue is None or not _too_old(queue_name, _oldest_allowed(queue, now)).exists():
+        return 0
+    with line.changing(queue_name) as queue:
+        late = list(_too_old(queue_name, _oldest_allowed(queue, now)))
+        for job in late:
+            _expire(job, now)
+    return len(late)
+
+
+def _too_old(queue_name: str, oldest: datetime) -> Any:
+    return line.waiting(queue_name).filter(first_started_at=None, queued_at__lt=oldest)
+
+
+def _oldest_allowed(queue: Queue, now: datetime) -> datetime:
+    limit = conf.max_wait_seconds() if queue.max_wait_seconds is None else queue.max_wait_seconds
+    return now - timedelta(seconds=limit)
+
+
+def _has_waited_too_long(job: Job, queue: Queue, now: datetime) -> bool:
+    return job.first_started_at is None and job.queued_at < _oldest_allowed(queue, now)
+
+
+def _expire(job: Job, now: datetime) -> None:
+    Job.objects.filter(pk=job.pk, state=State.QUEUED).update(state=State.EXPIRED, ended_at=now)
+    line.give_back(job)
+    transaction.on_commit(lambda: notices.changed_id(job.pk))

@@ -1,0 +1,48 @@
+"""Brings back the jobs of workers that died, and ends what waited too long. Workers and web processes both run it."""
+
+import logging
+from datetime import timedelta
+
+import redis
+from django.db.models import Q
+
+from generation import conf, instants, process_identity, queue
+from generation.delivery import stream
+from generation.models import Job, Queue, Worker
+
+logger = logging.getLogger(__name__)
+
+
+def reap() -> int:
+    """Put every running job of a silent or dead worker back in line; how many."""
+    now = instants.now()
+    for worker in Worker.objects.filter(stopped_at=None):
+        dead = process_identity.is_dead(worker.boot_id, worker.pid_namespace, worker.pid, worker.pid_started)
+        if dead and Worker.objects.filter(pk=worker.pk, stopped_at=None).update(stopped_at=now):
+            logger.warning("worker %s (pid %d) is dead", worker, worker.pid)
+    silent_since = now - timedelta(seconds=conf.lease_seconds())
+    orphans = Job.objects.filter(state=Job.State.RUNNING).filter(
+        Q(worker=None) | Q(worker__stopped_at__isnull=False) | Q(worker__last_seen_at__lt=silent_since)
+    )
+    return sum(_put_back(job) for job in orphans.only("id", "epoch"))
+
+
+def _put_back(job: Job) -> bool:
+    """The text so far goes into the row: if nobody can go on with the job, it is still there."""
+    try:
+        entries = stream.read_entries(stream.sync_client(), job.pk)
+    except redis.RedisError:
+        entries = []
+    text = "".join(entry.text for entry in entries)
+    fields = {"text": text, "last_seq": len(entries) + 1} if entries else {}
+    done = queue.put_back(job.pk, job.epoch, drained=False, **fields)
+    if done:
+        logger.warning("job %s goes back to the line: its worker is gone", job.pk)
+    return done
+
+
+def sweep() -> None:
+    """One round of both, for every queue; called each tick."""
+    reap()
+    for name in Queue.objects.values_list("name", flat=True):
+        queue.expire(name)

@@ -1,0 +1,27 @@
+"""The Celery task: claim whatever is first in line, run it, tell which job it was."""
+
+from celery import Task, shared_task
+
+from generation import worker
+
+
+@shared_task(
+    bind=True,
+    name="generation.generate",
+    ignore_result=True,
+    acks_late=False,
+    max_retries=0,
+    soft_time_limit=None,
+    time_limit=None,
+)
+def generate(self: Task, sent_for: str = "") -> str | None:
+    """`sent_for` is the job whose submit sent this message; the returned id is the job that was run."""
+    process = worker.current()
+    job = process.claim(self.request.id)
+    if job is None:
+        return None
+    try:
+        process.run(job)
+    finally:
+        process.wake_others()
+    return str(job.pk)

@@ -1,0 +1,254 @@
+"""The worker process: its row, its engines, its running claims. Built by Celery's worker signals.
+
+A worker that consumes a queue of `GENERATION_MODELS` loads that queue's models at start. Any other Celery worker
+of a host site is left alone. Identity is the process incarnation, not the node's name, which a restart keeps.
+"""
+
+import logging
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Iterable
+from typing import Any, NoReturn
+from uuid import UUID
+
+from celery.signals import worker_init, worker_ready, worker_shutdown, worker_shutting_down
+from django.db import close_old_connections
+
+from generation import conf, instants, line, notices, process_identity, queue, running
+from generation.delivery import stream
+from generation.delivery.writer import TokenWriter
+from generation.engine import Engine, Event, EventType, ModelSpec, load_engine
+from generation.lease import ControlThread, LeaseThread
+from generation.models import Job, Queue, Worker
+from generation.running import Claim, StopCause
+
+logger = logging.getLogger(__name__)
+
+
+class WorkerProcess:
+    """Everything one GPU worker owns. Methods may be called from any thread."""
+
+    def __init__(self, hostname: str, queue_name: str, concurrency: int) -> None:
+        self.queue_name = queue_name
+        self.concurrency = concurrency
+        self.engines: dict[str, Engine] = {}
+        self.claims: dict[tuple[UUID, int], Claim] = {}
+        self.draining = False
+        self._lock = threading.Lock()
+        self.row = self._register(hostname)
+        self.writer = TokenWriter(conf.redis_url(), current_epoch, self._lost)
+        self.lease = LeaseThread(self)
+        self.control = ControlThread(self)
+
+    def _register(self, hostname: str) -> Worker:
+        identity = process_identity.current()
+        Queue.objects.get_or_create(name=self.queue_name)
+        now = instants.now()
+        return Worker.objects.create(
+            queue=self.queue_name,
+            hostname=hostname,
+            host=identity.host,
+            boot_id=identity.boot_id,
+            pid_namespace=identity.pid_namespace,
+            pid=identity.pid,
+            pid_started=identity.pid_started,
+            slots=self.concurrency,
+            started_at=now,
+            last_seen_at=now,
+        )
+
+    def load(self, specs: Iterable[ModelSpec]) -> None:
+        """Load every model of the queue, noting each one's state in the row. Raises if none could be loaded."""
+        self.row.models = [{"name": spec.name, "state": "loading", "error": ""} for spec in specs]
+        self.row.save(update_fields=["models"])
+        self.writer.start()
+        self.lease.start()
+        errors: list[Exception] = []
+        for spec, entry in zip(specs, self.row.models, strict=True):
+            try:
+                slots = self._slots(spec)
+                self.engines[spec.name] = load_engine(
+                    spec, slots=slots, on_events=self._take_events, log=lambda text: print(text, flush=True)
+                )
+                entry["state"] = "ready"
+            except Exception as error:
+                errors.append(error)
+                entry["state"], entry["error"] = "failed", f"{type(error).__name__}: {error}"
+                traceback.print_exc()
+                print(
+                    f"model {spec.name} ({spec.source}) could not be loaded: {error}",
+                    file=sys.stderr,
+                    flush=True,
+                )
+            Worker.objects.filter(pk=self.row.pk).update(models=self.row.models)
+        if not self.engines and errors:
+            raise errors[0]
+
+    def _slots(self, spec: ModelSpec) -> int:
+        if spec.slots is not None and spec.slots < self.concurrency:
+            raise ValueError(
+                f"model {spec.name} has slots={spec.slots}, but the worker runs -c {self.concurrency} at once; "
+                f"give it at least {self.concurrency}"
+            )
+        return spec.slots or self.concurrency
+
+    def start(self) -> None:
+        """Take part: engines step, cancellations arrive, waiting jobs are woken."""
+        for engine in self.engines.values():
+            engine.start()
+        self.control.start()
+        self.wake_others()
+
+    def claim(self, task_id: str) -> Job | None:
+        if self.draining or not self.engines:
+            return None
+        return queue.claim(self.queue_name, list(self.engines), self.row, task_id)
+
+    def run(self, job: Job) -> None:
+        """Run a claimed job to its next state, in the caller's thread."""
+        claim = Claim(job)
+        key = (job.pk, job.epoch)
+        with self._lock:
+            self.claims[key] = claim
+        try:
+            if self.draining:
+                claim.stop(StopCause.DRAIN)
+            running.run(claim, self.engines[job.model], self.writer)
+        finally:
+            with self._lock:
+                del self.claims[key]
+
+    def running(self) -> list[Claim]:
+        with self._lock:
+            return list(self.claims.values())
+
+    def wake_others(self) -> None:
+        """Send a wake for each free slot that a waiting job could take, if the broker holds no message."""
+        try:
+            free = self.concurrency - len(self.claims)
+            if free <= 0 or self.draining or not self.engines:
+                return
+            if Queue.objects.filter(pk=self.queue_name, paused=True).exists():
+                return
+            models = list(self.engines)
+            claimable = line.waiting(self.queue_name).filter(model__in=models).order_by()[:free].count()
+            if claimable and not stream.sync_client().llen(self.queue_name):
+                for _ in range(claimable):
+                    notices.wake(self.queue_name)
+        except Exception as error:
+            logger.warning("no wake was sent: %s; the next tick tries again", error)
+
+    def drain(self) -> None:
+        """Claim no more and give every running job back to the line; their tasks then end."""
+        self.draining = True
+        for claim in self.running():
+            claim.stop(StopCause.DRAIN)
+
+    def close(self) -> None:
+        """End the threads and the row. What is still unwritten gets a few seconds."""
+        self.draining = True
+        self.control.stop()
+        for engine in self.engines.values():
+            engine.close()
+        self.writer.close()
+        self.lease.stop()
+        Worker.objects.filter(pk=self.row.pk).update(stopped_at=instants.now(), busy=0)
+
+    def _take_events(self, events: list[Event]) -> None:
+        """One step's events of all sequences, on the engine's thread: append and wake, never wait."""
+        for event in events:
+            job_id, epoch = event.identifier
+            if event.type is EventType.TOKEN:
+                self.writer.put(job_id, epoch, event.ids, event.text)
+            elif event.type is EventType.PREFILL:
+                self.writer.hint(
+                    job_id,
+                    {
+                        "type": "job.prefill",
+                        "job": str(job_id),
+                        "epoch": epoch,
+                        "done": event.done,
+                        "total": event.total,
+                    },
+                )
+        self.writer.wake()
+
+    def _lost(self, job_id: UUID, epoch: int) -> None:
+        claim = self.claims.get((job_id, epoch))
+        if claim is not None:
+            claim.stop(StopCause.LOST)
+
+
+def current_epoch(job_id: UUID) -> int | None:
+    """The epoch in the job's row, for the writer's thread."""
+    close_old_connections()
+    try:
+        return Job.objects.filter(pk=job_id).values_list("epoch", flat=True).first()
+    finally:
+        close_old_connections()
+
+
+_process: WorkerProcess | None = None
+
+
+def current() -> WorkerProcess:
+    """This process's worker. Raises RuntimeError in a process that loaded no models."""
+    if _process is None:
+        raise RuntimeError("this Celery worker consumes no queue of GENERATION_MODELS and has no engine")
+    return _process
+
+
+def _refuse(message: str) -> NoReturn:
+    # Celery swallows exceptions in this signal and would say "ready"; its own exit would wait for a pool.
+    print(f"\n{message}\n", file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    os._exit(1)
+
+
+@worker_init.connect
+def _build(sender: Any, **_: Any) -> None:
+    global _process
+    try:
+        consumed = set(sender.app.amqp.queues.consume_from)
+        specs = [spec for spec in conf.models().values() if spec.queue in consumed]
+        if not specs:
+            return
+        _check_pool(sender)
+        queues = {spec.queue for spec in specs}
+        if len(queues) > 1:
+            _refuse(f"one worker consumes one GPU queue, not {', '.join(sorted(queues))}; start one for each (-Q NAME)")
+        _process = WorkerProcess(sender.hostname, queues.pop(), sender.concurrency)
+        _process.load(specs)
+    except Exception as error:
+        traceback.print_exc()
+        _refuse(f"the worker ends: {error}")
+
+
+def _check_pool(sender: Any) -> None:
+    pool = sender.pool_cls if isinstance(sender.pool_cls, str) else sender.pool_cls.__module__
+    if pool.rpartition(".")[2] not in ("threads", "thread"):
+        _refuse(
+            f"a GPU worker needs threads that share its models, not the {pool} pool: start it with -P threads "
+            "(celery -A chatsite worker -Q gpu -P threads -c 4)"
+        )
+
+
+@worker_ready.connect
+def _start(**_: Any) -> None:
+    if _process is not None:
+        _process.start()
+
+
+@worker_shutting_down.connect
+def _drain(**_: Any) -> None:
+    # A signal handler runs between two instructions of the main thread: it must not take a lock that one may hold.
+    if _process is not None:
+        threading.Thread(target=_process.drain, name="drain", daemon=True).start()
+
+
+@worker_shutdown.connect
+def _close(**_: Any) -> None:
+    if _process is not None:
+        _process.close()
