@@ -7,9 +7,18 @@ import sys
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "chatsite.settings")
+    if sys.argv[1:2] == ["up"]:
+        # Settings need a secret key and Redis' address, which local mode makes for itself.
+        from chatsite.local.preparation import prepare
+
+        prepare(sys.argv[2:])
+    from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
 
-    execute_from_command_line(sys.argv)
+    try:
+        execute_from_command_line(sys.argv)
+    except ImproperlyConfigured as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -25,9 +25,16 @@ def _local() -> dict[str, str]:
 
 
 _LOCAL = _local()
+_names: set[str] = {"CHATSITE_VAR"}
+
+
+def names_read() -> frozenset[str]:
+    """Every variable that was asked for so far, so all of the site's once settings are loaded."""
+    return frozenset(_names)
 
 
 def _read(name: str, default: T, convert: Callable[[str], T]) -> T:
+    _names.add(name)
     raw = os.environ.get(name, _LOCAL.get(name, ""))
     if raw == "":
         return default
@@ -43,7 +50,16 @@ def text(name: str, default: str = "") -> str:
 
 def flag(name: str, default: bool = False) -> bool:
     def convert(raw: str) -> bool:
-        words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+        words = {
+            "1": True,
+            "true": True,
+            "yes": True,
+            "on": True,
+            "0": False,
+            "false": False,
+            "no": False,
+            "off": False,
+        }
         if raw.lower() not in words:
             raise ValueError("must be true or false")
         return words[raw.lower()]

@@ -77,11 +77,13 @@ def _database(url: str) -> dict[str, object]:
             "timeout": 20,
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
         }
+        # In memory each thread would have a database of its own.
+        config["TEST"] = {"NAME": f"{config['NAME']}.test"}
     return config
 
 
-_database_url = env.checked("DATABASE_URL", f"sqlite:///{VAR / 'db.sqlite3'}", _database)
-DATABASES = {"default": _database(_database_url)}
+DATABASE_URL = env.checked("DATABASE_URL", f"sqlite:///{VAR / 'db.sqlite3'}", _database)
+DATABASES = {"default": _database(DATABASE_URL)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 REDIS_URL = env.text("REDIS_URL", "redis://127.0.0.1:6379/0")
@@ -114,9 +116,9 @@ LOGIN_URL = "/accounts/login/"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "/accounts/login/"
 # Cookies know no port: two sites on one host would sign each other's people out.
-_port = env.integer("CHATSITE_PORT", 0, minimum=0)
-SESSION_COOKIE_NAME = f"sessionid_{_port}" if _port else "sessionid"
-CSRF_COOKIE_NAME = f"csrftoken_{_port}" if _port else "csrftoken"
+PORT = env.integer("CHATSITE_PORT", 0, minimum=0)
+SESSION_COOKIE_NAME = f"sessionid_{PORT}" if PORT else "sessionid"
+CSRF_COOKIE_NAME = f"csrftoken_{PORT}" if PORT else "csrftoken"
 SESSION_COOKIE_SAMESITE = "Lax"
 
 STATIC_URL = "/static/"
@@ -147,6 +149,16 @@ CONTENT_SECURITY_POLICY = {
 }
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": "INFO"},
+    # Django's own handlers would keep errors back outside of debugging.
+    "loggers": {"django": {"handlers": [], "level": "INFO", "propagate": True}},
+}
 
 LANGUAGE_CODE = "en"
 USE_TZ = True
