@@ -1,16 +1,22 @@
 """Continuous batching for language models: many replies at once, each token the moment it exists.
 
-Importing this package loads neither torch, transformers, Django nor Celery; an engine loads the first two when it is
-given a model.
+Importing this package loads neither torch, transformers, Django nor Celery; an engine loads the first two
+when it is given a model.
 """
 
+from generation.engine.engine import Engine, EngineConfig, EngineStats
 from generation.engine.errors import EngineClosed, ModelRefused, PromptError, PromptTooLong
 from generation.engine.events import Event, EventType, FinishReason, Timings, Usage
+from generation.engine.loading import load_engine
 from generation.engine.params import ParamsError, SamplingParams
+from generation.engine.sequence import Sequence
 from generation.engine.spec import ModelSpec, parse_models
 
 __all__ = [
+    "Engine",
     "EngineClosed",
+    "EngineConfig",
+    "EngineStats",
     "Event",
     "EventType",
     "FinishReason",
@@ -20,7 +26,9 @@ __all__ = [
     "PromptError",
     "PromptTooLong",
     "SamplingParams",
+    "Sequence",
     "Timings",
     "Usage",
+    "load_engine",
     "parse_models",
 ]

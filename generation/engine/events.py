@@ -1,4 +1,4 @@
-"""What an engine says about its sequences, one value per happening. Knows neither torch, Django nor Celery."""
+"""What an engine says about its sequences, one value per happening. No torch, Django or Celery."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Usage:
 
 @dataclass(slots=True, frozen=True)
 class Timings:
-    """Seconds: waiting for a slot; from the slot to the first token; from submit to the first token; in all."""
+    """Seconds: waiting for a slot; from there to the first token; from submit to the first token; in all."""
 
     queue: float
     prefill: float
@@ -43,8 +43,8 @@ class Timings:
 class Event:
     """One happening of one sequence; each field is set where it applies.
 
-    A ``token`` event carries the sampled ids and the text they release, which may be empty. ``prefill`` carries
-    ``done`` of ``total`` prompt tokens, for prompts that take more than one step.
+    A ``token`` event carries the sampled ids and the text they release, which may be empty. ``prefill``
+    carries ``done`` of ``total`` prompt tokens, for prompts that take more than one step.
     """
 
     type: EventType

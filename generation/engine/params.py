@@ -15,12 +15,14 @@ _LARGEST_TOP_K = 1_000_000
 
 
 class ParamsError(ValueError):
-    """A parameter is unknown, of the wrong type or out of range; the text names it and may be shown to people."""
+    """A parameter is unknown, of the wrong type or out of range; the text names it, for people to read."""
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How one reply is sampled. ``temperature`` 0 is greedy; ``max_new_tokens`` and ``top_k`` 0 mean no limit."""
+    """How one reply is sampled. ``temperature`` 0 is greedy; 0 is no limit for ``max_new_tokens``,
+    ``top_k``.
+    """
 
     max_new_tokens: int = 512
     min_new_tokens: int = 0
@@ -47,9 +49,7 @@ class SamplingParams:
         unknown = sorted(str(name) for name in given if name not in cls.__slots__)
         if unknown:
             raise ParamsError(f"unknown parameter: {', '.join(name[:40] for name in unknown[:5])}")
-        new_tokens = _integer(
-            given, "max_new_tokens", min(default_new_tokens, max_new_tokens), 0, max_new_tokens
-        )
+        new_tokens = _integer(given, "max_new_tokens", min(default_new_tokens, max_new_tokens), 0, max_new_tokens)
         new_tokens = new_tokens or max_new_tokens
         min_new_tokens = _integer(given, "min_new_tokens", 0, 0, new_tokens)
         temperature = _number(given, "temperature", 0.7, 0, 2)
@@ -118,7 +118,5 @@ def _stop_strings(value: object) -> tuple[str, ...]:
         if not text:
             raise ParamsError("stop must not hold an empty string")
         if len(text) > MAX_STOP_STRING_CHARS:
-            raise ParamsError(
-                f"a stop string has at most {MAX_STOP_STRING_CHARS} characters, not {len(text):,}"
-            )
+            raise ParamsError(f"a stop string has at most {MAX_STOP_STRING_CHARS} characters, not {len(text):,}")
     return tuple(value)

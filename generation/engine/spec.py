@@ -1,6 +1,6 @@
 """Which models there are, as one line of text says it: ``name=source?option=value&…``, separated by blanks.
 
-Reads the text and checks every option; loads nothing and knows no torch. A blank inside a path is written %20.
+Reads the text and checks every option; loads nothing. A blank inside a path is written %20.
 """
 
 import math
@@ -29,7 +29,7 @@ class ModelSpec:
 
     name: str
     source: str
-    options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
 
     @property
     def kind(self) -> Kind:
@@ -105,9 +105,7 @@ def _parse_one(entry: str) -> ModelSpec:
     if not separator:
         raise ValueError(f"{entry!r} is not name=source")
     if not _NAME.fullmatch(name):
-        raise ValueError(
-            f"{name!r} is no model name: letters, digits, '.', '_' and '-', a letter or digit first"
-        )
+        raise ValueError(f"{name!r} is no model name: letters, digits, '.', '_' and '-', a letter or digit first")
     source, _, query = rest.partition("?")
     spec = ModelSpec(name, unquote(source), MappingProxyType(_parse_options(name, query)))
     _check_source(spec)
@@ -115,9 +113,7 @@ def _parse_one(entry: str) -> ModelSpec:
     for option in spec.options:
         if option not in allowed:
             kind = "mock: model" if spec.kind == "mock" else "model"
-            raise ValueError(
-                f"{kind} {name!r} has no option {option!r}; it takes {', '.join(sorted(allowed))}"
-            )
+            raise ValueError(f"{kind} {name!r} has no option {option!r}; it takes {', '.join(sorted(allowed))}")
     return spec
 
 
@@ -127,9 +123,7 @@ def _parse_options(name: str, query: str) -> dict[str, str]:
         option, separator, value = pair.partition("=")
         value = unquote(value)
         if option not in _CHECKS:
-            raise ValueError(
-                f"model {name!r} has no option {option!r}; known are {', '.join(sorted(_CHECKS))}"
-            )
+            raise ValueError(f"model {name!r} has no option {option!r}; known are {', '.join(sorted(_CHECKS))}")
         if option in options:
             raise ValueError(f"model {name!r} gives option {option!r} twice")
         if not separator or not value:
@@ -151,7 +145,8 @@ def _check_source(spec: ModelSpec) -> None:
         raise ValueError(f"source {spec.source!r} of model {spec.name!r} is not built in; there is {known}")
     if spec.kind == "hub" and not _HUB_ID.fullmatch(spec.source):
         raise ValueError(
-            f"source {spec.source!r} of model {spec.name!r} is none of: a hub id, a folder, a .gguf file, builtin:, mock:"
+            f"source {spec.source!r} of model {spec.name!r} is none of: "
+            "a hub id, a folder, a .gguf file, builtin:, mock:"
         )
 
 

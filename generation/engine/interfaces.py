@@ -1,0 +1,48 @@
+"""What the engine asks of a model and of its text side. Types only: implementations may know torch, this may
+not.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, runtime_checkable
+
+from generation.engine.scheduler import Plan
+
+Log = Callable[[str], None]
+
+
+class TokenStream(Protocol):
+    """The text of one reply, id by id."""
+
+    def step(self, token_id: int) -> str:
+        """The text that this id completes; never half a character, often nothing."""
+
+    def finish(self) -> str:
+        """What is still held and whole, once, after the last id."""
+
+
+@runtime_checkable
+class TextCodec(Protocol):
+    """Messages to ids and ids to text. Every method may be called from any thread."""
+
+    eos_ids: frozenset[int]
+
+    def encode(self, messages: Sequence[dict[str, str]]) -> list[int]:
+        """Prompt ids; raises PromptError."""
+
+    def stream(self, prompt_ids: Sequence[int]) -> TokenStream: ...
+
+
+@runtime_checkable
+class Runner(Protocol):
+    """Carries out plans. Only the engine's thread calls ``run``."""
+
+    context: int  # tokens that one slot holds
+    vocab_size: int | None  # ids must be below; None: any id
+    eos_ids: frozenset[int]
+    interval: float  # least seconds between two tokens of one sequence; 0 for real models
+
+    def run(self, plan: Plan) -> list[int | Exception]:
+        """One result for each segment of the plan that samples, in the plan's order.
+
+        An exception in the list concerns that sequence alone; a raised one fails all sequences of the plan.
+        """

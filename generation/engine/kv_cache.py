@@ -1,0 +1,70 @@
+"""Keys and values of all sequences, one block per layer. Knows slots and positions; not whose they are.
+
+Letters: S slots · C context (positions per slot) · H key/value heads · D head size.
+"""
+
+import torch
+
+from generation.engine.scheduler import Move
+
+
+class SlotCache:
+    """Memory for ``slots`` sequences of ``context`` tokens. A layer's block is made when that layer first
+    writes.
+    """
+
+    def __init__(self, slots: int, context: int) -> None:
+        self.slots = slots
+        self.context = context
+        self.keys: dict[int, torch.Tensor] = {}  # layer → (S, H, C, D)
+        self.values: dict[int, torch.Tensor] = {}
+        self._num_written = [0] * slots  # positions of a slot that may hold something other than zero
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.keys)
+
+    def write(
+        self,
+        layer: int,
+        slots: torch.Tensor,  # (T,)
+        positions: torch.Tensor,  # (T,)
+        keys: torch.Tensor,  # (H, T, D)
+        values: torch.Tensor,  # (H, T, D)
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Store one layer's new keys and values; that layer's whole blocks."""
+        if layer not in self.keys:
+            self.keys[layer] = self._block(keys)
+            self.values[layer] = self._block(values)
+        layer_keys, layer_values = self.keys[layer], self.values[layer]
+        layer_keys[slots, :, positions] = keys.transpose(0, 1)
+        layer_values[slots, :, positions] = values.transpose(0, 1)
+        return layer_keys, layer_values
+
+    def note_written(self, slot: int, length: int) -> None:
+        self._num_written[slot] = max(self._num_written[slot], length)
+
+    def clear(self, slot: int) -> None:
+        """Zero what a slot holds: attention multiplies masked values by 0, and 0 × NaN would be NaN."""
+        self._zero(slot, 0)
+
+    def move(self, move: Move) -> None:
+        source, target, length = move.source, move.target, move.length
+        for blocks in (self.keys, self.values):
+            for block in blocks.values():
+                block[target, :, :length] = block[source, :, :length]
+        self._zero(target, length)
+        self._num_written[target] = length
+
+    def _zero(self, slot: int, start: int) -> None:
+        end = self._num_written[slot]
+        if end > start:
+            for blocks in (self.keys, self.values):
+                for block in blocks.values():
+                    block[slot, :, start:end] = 0
+        self._num_written[slot] = min(start, end)
+
+    def _block(self, like: torch.Tensor) -> torch.Tensor:
+        shape = (self.slots, like.shape[0], self.context, like.shape[-1])
+        # On a CPU zeros() takes memory only as it is written.
+        return torch.zeros(shape, dtype=like.dtype, device=like.device)
