@@ -1,5 +1,6 @@
 """All settings of the site. It alone reads the environment; each variable is in the README's table."""
 
+import logging
 from pathlib import Path
 
 import dj_database_url
@@ -150,14 +151,25 @@ CONTENT_SECURITY_POLICY = {
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whoever asks a health page reads the answer; the log needn't repeat each one."""
+    request = getattr(record, "request", None)
+    return not (request is not None and request.path.startswith("/health/"))
+
+
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
+    "filters": {"news": {"()": "django.utils.log.CallbackFilter", "callback": _is_news}},
     "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": "INFO"},
     # Django's own handlers would keep errors back outside of debugging.
-    "loggers": {"django": {"handlers": [], "level": "INFO", "propagate": True}},
+    "loggers": {
+        "django": {"handlers": [], "level": "INFO", "propagate": True},
+        "django.request": {"filters": ["news"]},
+    },
 }
 
 LANGUAGE_CODE = "en"

@@ -19,7 +19,8 @@ class InUse(Exception):
 class VarFolder:
     def __init__(self, path: Path) -> None:
         self.path = path.resolve()
-        self.path.mkdir(parents=True, exist_ok=True)
+        # Conversations are nobody else's business.
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock: int | None = None
 
     def file(self, name: str) -> Path:

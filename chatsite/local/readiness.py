@@ -2,12 +2,14 @@
 
 import json
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 
 POLL_SECONDS = 0.3
+REPEAT_SECONDS = 10.0
 TIMEOUT_SECONDS = 10.0
 
 
@@ -18,7 +20,7 @@ class Readiness:
 
 
 def watch(address: str, tell: Callable[[Readiness], None]) -> threading.Thread:
-    """Call `tell` with each answer that differs from the one before; the last is the first that is ready."""
+    """Call `tell` with each new answer, and with an old one every ten seconds, until one is ready."""
     thread = threading.Thread(target=_watch, args=(address, tell), name="readiness", daemon=True)
     thread.start()
     return thread
@@ -26,11 +28,13 @@ def watch(address: str, tell: Callable[[Readiness], None]) -> threading.Thread:
 
 def _watch(address: str, tell: Callable[[Readiness], None]) -> None:
     last: Readiness | None = None
+    told_at = 0.0
     pause = threading.Event()
     while last is None or not last.ready:
         answer = ask(address)
-        if answer != last:
+        if answer != last or time.monotonic() - told_at > REPEAT_SECONDS:
             tell(answer)
+            told_at = time.monotonic()
         last = answer
         if not answer.ready:
             pause.wait(POLL_SECONDS)
