@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+SITE = os.environ | {"DJANGO_SETTINGS_MODULE": "chatsite.settings"}
 
 
 def imports_of(path: Path) -> Iterator[str]:
@@ -26,9 +27,7 @@ def imports_of(path: Path) -> Iterator[str]:
 def modules_after(statement: str) -> set[str]:
     """The top-level packages that a fresh interpreter holds after a statement."""
     program = f"{statement}\nimport sys\nprint(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, env=os.environ, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=SITE, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return set(done.stdout.splitlines()[-1].split())
 
