@@ -42,8 +42,7 @@ class PackedStep:
     prefill: tuple[PrefillSegment, ...]
     _masks: dict[tuple[int, int | None, int], torch.Tensor] = field(default_factory=dict)
 
-    def mask(self, offset: int, rows: int, tokens: int, length: int, window: int | None, group: int) ->
-    torch.Tensor:
+    def mask(self, offset: int, rows: int, tokens: int, length: int, window: int | None, group: int) -> torch.Tensor:
         """What the tokens from ``offset`` on may read: (rows, 1, G × n, L). Made once for all layers
         alike.
         """

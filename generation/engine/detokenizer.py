@@ -4,7 +4,17 @@ Knows no tokenizer: a ``TokenStream`` turns ids into text. Its state is a functi
 replaying them rebuilds it, held-back text included.
 """
 
-from generation.engine.interfaces import TokenStream
+from typing import Protocol
+
+
+class TokenStream(Protocol):
+    """The text of one reply, id by id."""
+
+    def step(self, token_id: int) -> str:
+        """The text that this id completes; never half a character, often nothing."""
+
+    def finish(self) -> str:
+        """What is still held and whole, once, after the last id."""
 
 
 class StopStrings:

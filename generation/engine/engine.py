@@ -244,12 +244,12 @@ class Engine:
         self._scheduler.remove(cancelled)
         happened += [(sequence, sequence.end(FinishReason.CANCELLED)) for sequence in cancelled]
 
-    def _take_results(self, plan: Plan, results: list[int | Exception], happened: list[tuple[Sequence,
-    Event]]) -> None: self._scheduler.commit(plan)
+    def _take_results(self, plan: Plan, results: list[int | Exception], happened: list[tuple[Sequence, Event]]) -> None:
+        self._scheduler.commit(plan)
         for segment in plan.prefill:
-            if segment.start or not segment.samples:
-                sequence = segment.sequence
-                total = len(sequence.ids)
+            sequence = segment.sequence
+            total = len(sequence.ids)
+            if total > self.config.prefill_chunk:  # shorter ones are done before anyone could look
                 event = Event(EventType.PREFILL, sequence.identifier, done=sequence.num_computed, total=total)
                 happened.append((sequence, event))
         now = time.monotonic()

@@ -5,19 +5,10 @@ not.
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
+from generation.engine.detokenizer import TokenStream
 from generation.engine.scheduler import Plan
 
 Log = Callable[[str], None]
-
-
-class TokenStream(Protocol):
-    """The text of one reply, id by id."""
-
-    def step(self, token_id: int) -> str:
-        """The text that this id completes; never half a character, often nothing."""
-
-    def finish(self) -> str:
-        """What is still held and whole, once, after the last id."""
 
 
 @runtime_checkable

@@ -15,8 +15,7 @@ from generation.engine.spec import ModelSpec
 _DEFAULT_CONTEXT = 4096
 
 
-def load_engine(spec: ModelSpec, *, slots: int, on_events: OnEvents | None = None, log: Log = print) ->
-Engine:
+def load_engine(spec: ModelSpec, *, slots: int, on_events: OnEvents | None = None, log: Log = print) -> Engine:
     """An engine, not yet started. ``slots`` applies where the spec gives none. Raises what loading raises."""
     config = EngineConfig(slots=spec.slots or slots, context=spec.context or _DEFAULT_CONTEXT)
     if spec.kind == "mock":
@@ -30,8 +29,8 @@ Engine:
     engine = Engine(model, tokenizer, config, on_events)
     num_parameters = sum(parameter.numel() for parameter in model.parameters())
     log(
-        f"{spec.name}: ready after {time.monotonic() - started:.1f} s: {num_parameters / 1e6:,.0f} M
-        parameters, " f"{str(model.dtype).removeprefix('torch.')} on {model.device}, "
+        f"{spec.name}: ready after {time.monotonic() - started:.1f} s: {num_parameters / 1e6:,.0f} M parameters, "
+        f"{str(model.dtype).removeprefix('torch.')} on {model.device}, "
         f"{config.slots} slots of {engine.context:,} tokens"
     )
     return engine

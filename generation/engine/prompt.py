@@ -21,8 +21,8 @@ _PLAIN_TEMPLATE = (
     "{% if add_generation_prompt %}Assistant:{% endif %}"
 )
 
-# Noncharacters: Unicode keeps them out of interchanged text. One that no message holds marks typed
-# characters. _MARKS = [chr(code) for code in range(0xFDD0, 0xFDF0)]
+# Noncharacters: Unicode keeps them out of text. One that no message holds marks typed characters.
+_MARKS = [chr(code) for code in range(0xFDD0, 0xFDF0)]
 
 
 class PromptEncoder:
@@ -32,8 +32,8 @@ class PromptEncoder:
         self._template = tokenizer  # transformers' tokenizer, for rendering only
         self._chat_template = tokenizer.chat_template or _PLAIN_TEMPLATE
         # Truncation and padding are state of the Rust object that transformers changes between calls, and a
-        # call that meets such a change in another thread raises "Already borrowed": hence copies that nobody
-        # else has. self._tokenizer = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+        # call that meets such a change in another thread raises "Already borrowed": hence copies of our own.
+        self._tokenizer = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         added = self._tokenizer.get_added_tokens_decoder()

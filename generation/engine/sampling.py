@@ -53,8 +53,8 @@ def _penalised(row: torch.Tensor, sequence: Sequence) -> torch.Tensor:
     """One row (V,) with its sequence's penalties, and without ends where it must still go on."""
     params = sequence.params
     may_end = sequence.num_generated >= params.min_new_tokens
-    if params.repetition_penalty == 1 and not params.presence_penalty and not params.frequency_penalty and
-    may_end: return row
+    if params.repetition_penalty == 1 and not params.presence_penalty and not params.frequency_penalty and may_end:
+        return row
     row = row.clone()
     if params.repetition_penalty != 1:  # Keskar et al. 2019: prompt and reply
         seen = torch.tensor(sequence.ids, device=row.device)
@@ -103,8 +103,8 @@ def _draw_ids(logits: torch.Tensor, sequences: list[Sequence]) -> torch.Tensor:
         device=logits.device,
         dtype=cumulative.dtype,
     ).unsqueeze(-1)
-    total = cumulative[:, -1:]
-    # The first id whose cumulated probability exceeds the point; rounding must not carry it past the last
-    # one. ids = torch.searchsorted(cumulative, points * total, right=True).squeeze(-1)
+    total = cumulative[:, -1:].contiguous()
+    # The first id whose cumulated probability exceeds the point; rounding must not carry it past the last.
+    ids = torch.searchsorted(cumulative, points * total, right=True).squeeze(-1)
     last_possible = torch.searchsorted(cumulative, total).squeeze(-1)
     return torch.minimum(ids, last_possible)
