@@ -130,7 +130,7 @@ class Supervisor:
         process.wait()
         return None
 
-    def run(self, on_restart: Callable[[], None], on_told: Callable[[object], None]) -> None:
+    def run(self, on_restart: Callable[[list[str]], None], on_told: Callable[[object], None]) -> None:
         """Restart what dies until somebody wants the site to end."""
         while not self.stopping:
             self._restart_what_is_due(on_restart)
@@ -161,14 +161,14 @@ class Supervisor:
         self._due[program.name] = (time.monotonic() + delay, program)
         self._output.tell(f"{program.name} {_how(running.process.returncode)}; starting it again in {delay:g} s")
 
-    def _restart_what_is_due(self, on_restart: Callable[[], None]) -> None:
+    def _restart_what_is_due(self, on_restart: Callable[[list[str]], None]) -> None:
         now = time.monotonic()
         due = [program for instant, program in self._due.values() if instant <= now]
         for program in due:
             del self._due[program.name]
             self.start(program)
         if due:
-            on_restart()
+            on_restart([program.name for program in due])
 
     def stop_all(self) -> None:
         """Stop all programs one after the other, each waited for. A second signal shortens every grace time."""

@@ -90,9 +90,11 @@ class _Site:
         announcement = self._announce()
         self._output.plain(announcement.box())
 
-    def _on_restart(self) -> None:
+    def _on_restart(self, names: list[str]) -> None:
         if self._is_announced:
             self._announce()
+        pids = self._supervisor.pids
+        self._output.tell("started again: " + ", ".join(f"{name} (pid {pids[name]})" for name in names))
 
     def _announce(self) -> Announcement:
         announcement = Announcement.of(self._preparation, self._admin_password, self._supervisor.pids)

@@ -1,0 +1,39 @@
+"""Fixtures for all tests. The environment is prepared first, since settings read it when they are loaded."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import django
+import pytest
+
+from tests import environment
+
+environment.prepare()
+django.setup()
+
+from tests.site import Site  # noqa: E402
+
+
+@pytest.fixture
+def start_site(tmp_path: Path) -> Iterator[Callable[..., Site]]:
+    """Start a site: `start_site(folder=None, *options, **environ)`. All are stopped after the test."""
+    sites: list[Site] = []
+
+    def start(folder: Path | None = None, *options: str, **environ: str) -> Site:
+        site = Site(folder or tmp_path, *options, **environ)
+        sites.append(site)
+        return site.start()
+
+    yield start
+    for site in sites:
+        site.stop()
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """One running site with the model `mock`, four at a time, for all tests that don't break it."""
+    site = Site(tmp_path_factory.mktemp("site"))
+    try:
+        yield site.start()
+    finally:
+        site.stop()
