@@ -27,9 +27,7 @@ def make_worker(**fields: Any) -> Worker:
     return Worker.objects.create(**(known | fields))
 
 
-def make_job(
-    state: Job.State = Job.State.QUEUED, *, place: int = 1, person: str = "ada", **fields: Any
-) -> Job:
+def make_job(state: Job.State = Job.State.QUEUED, *, place: int = 1, person: str = "ada", **fields: Any) -> Job:
     """A job whose order in line is `place`."""
     now = timezone.now()
     user, _ = get_user_model().objects.get_or_create(username=person)

@@ -111,9 +111,7 @@ def test_it_never_counts_the_whole_table(admin_client: Client, monkeypatch: pyte
     with CaptureQueriesContext(connection) as queries:
         response = admin_client.get(JOBS)
     assert response.context["cl"].paginator.count == 3
-    counts = [
-        query["sql"] for query in queries if "COUNT(*)" in query["sql"] and "generation_job" in query["sql"]
-    ]
+    counts = [query["sql"] for query in queries if "COUNT(*)" in query["sql"] and "generation_job" in query["sql"]]
     assert counts
     assert all("LIMIT 3" in sql for sql in counts)
 
@@ -251,9 +249,7 @@ def test_it_links_a_job_to_its_task_in_flower(admin_client: Client, settings: An
     settings.GENERATION_FLOWER_URL = ""
     assert f"/task/{job.task_id}" not in admin_client.get(page_of(job)).content.decode()
     settings.GENERATION_FLOWER_URL = "http://127.0.0.1:5555/"
-    assert (
-        f'href="http://127.0.0.1:5555/task/{job.task_id}"' in admin_client.get(page_of(job)).content.decode()
-    )
+    assert f'href="http://127.0.0.1:5555/task/{job.task_id}"' in admin_client.get(page_of(job)).content.decode()
 
 
 def test_it_tells_live_silent_draining_and_stopped_workers_apart(admin_client: Client) -> None:

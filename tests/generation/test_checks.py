@@ -22,9 +22,7 @@ def test_it_accepts_the_sites_own_settings() -> None:
     assert found() == []
 
 
-@pytest.mark.parametrize(
-    "backend", ["channels_redis.core.RedisChannelLayer", "channels.layers.InMemoryChannelLayer"]
-)
+@pytest.mark.parametrize("backend", ["channels_redis.core.RedisChannelLayer", "channels.layers.InMemoryChannelLayer"])
 def test_it_refuses_another_channel_layer(settings: Any, backend: str) -> None:
     """After about 100 fast messages the rest vanished, with no exception (django/channels_redis#131)."""
     settings.CHANNEL_LAYERS = {"default": {"BACKEND": backend, "CONFIG": {"hosts": [settings.REDIS_URL]}}}
@@ -128,8 +126,7 @@ def test_it_ends_manage_py_check_with_an_error_for_another_broker(tmp_path: Path
     )
     done = subprocess.run(
         [sys.executable, "-m", "django", "check"],
-        env=os.environ
-        | {"DJANGO_SETTINGS_MODULE": "elsewhere", "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.getcwd()}"},
+        env=os.environ | {"DJANGO_SETTINGS_MODULE": "elsewhere", "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.getcwd()}"},
         capture_output=True,
         text=True,
     )

@@ -142,9 +142,7 @@ def test_it_tells_the_load_of_queues_and_workers(client: Client) -> None:
     make_job(Job.State.FINISHED)
     Queue.objects.filter(pk="gpu").update(max_size=7, paused=True)
     body = client.get("/health/load").json()
-    assert body["queues"] == {
-        "gpu": {"running": 1, "waiting": 2, "max_running": 4, "max_waiting": 7, "paused": True}
-    }
+    assert body["queues"] == {"gpu": {"running": 1, "waiting": 2, "max_running": 4, "max_waiting": 7, "paused": True}}
     assert len(body["workers"]) == 2
     assert body["workers"][str(worker.pk)] == {
         "queue": "gpu",

@@ -49,9 +49,7 @@ class Command(BaseCommand):
             running = Job.objects.filter(queue=load.name, state=Job.State.RUNNING).order_by("started_at")
             for job in self._shown(running):
                 self._line("running", job)
-            waiting = Job.objects.filter(queue=load.name, state=Job.State.QUEUED).order_by(
-                "order_key", "arrival"
-            )
+            waiting = Job.objects.filter(queue=load.name, state=Job.State.QUEUED).order_by("order_key", "arrival")
             for place, job in enumerate(self._shown(waiting), start=1):
                 self._line(f"{place:>7}", job)
             if load.waiting > MAX_LISTED:
@@ -117,9 +115,7 @@ class Command(BaseCommand):
             return next(iter(names))
         if name not in names:
             known = ", ".join(sorted(names))
-            raise CommandError(
-                f"There is no queue {name!r}; there are: {known}." if name else f"Which of: {known}?"
-            )
+            raise CommandError(f"There is no queue {name!r}; there are: {known}." if name else f"Which of: {known}?")
         return name
 
     def _named(self, rows: QuerySet[Row], name: str, what: str) -> Row:
