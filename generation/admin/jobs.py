@@ -13,6 +13,7 @@ from django.contrib.auth import get_user_model
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
+from django.utils.formats import date_format
 from django.utils.html import format_html, format_html_join
 from django.utils.text import Truncator
 
@@ -102,7 +103,7 @@ class JobAdmin(ReadOnlyAdmin):
         "waited",
         "tokens",
         "speed",
-        "created_at",
+        "created",
     )
     list_filter = ("state", ModelFilter, "queue", WorkerFilter, "created_at")
     list_select_related = ("user",)
@@ -159,7 +160,7 @@ class JobAdmin(ReadOnlyAdmin):
     def short_id(self, job: Job) -> str:
         return str(job.pk)[:8]
 
-    @admin.display(description="place in line")
+    @admin.display(description="place")
     def place(self, job: Job) -> str:
         if job.state != Job.State.QUEUED:
             return NONE
@@ -179,7 +180,7 @@ class JobAdmin(ReadOnlyAdmin):
         until = job.first_started_at or job.ended_at or timezone.now()
         return span(until - job.created_at)
 
-    @admin.display(description="tokens in, out")
+    @admin.display(description="in + out")
     def tokens(self, job: Job) -> str:
         return f"{job.prompt_tokens:,} + {job.completion_tokens:,}" if job.prompt_tokens else NONE
 
@@ -187,6 +188,10 @@ class JobAdmin(ReadOnlyAdmin):
     def speed(self, job: Job) -> str:
         tokens = _speed(job)
         return NONE if tokens is None else f"{tokens:.1f}"
+
+    @admin.display(ordering="created_at")
+    def created(self, job: Job) -> str:
+        return date_format(timezone.localtime(job.created_at), "j M, H:i")
 
     # The job's page
 

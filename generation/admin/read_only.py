@@ -46,8 +46,14 @@ class ReadOnlyAdmin(_ModelAdmin):
     """Rows that only the program writes."""
 
     show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
+    """Facets count the whole table, once for each choice of each filter."""
     paginator = CappedPaginator
     list_per_page = 50
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+        title = str(self.opts.verbose_name_plural).capitalize()  # and not "Select … to change"
+        return super().changelist_view(request, {"title": title} | (extra_context or {}))
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

@@ -33,7 +33,11 @@ class WorkerAdmin(ReadOnlyAdmin):
     list_display = ("__str__", "queue", "status", "model_states", "load", "seen", "started_at")
     list_filter = ("queue", "draining")
     ordering = ("-last_seen_at",)
-    exclude = ("models",)
+    fieldsets = (
+        (None, {"fields": ("status", "queue", "model_states", "load", "running_jobs")}),
+        ("Process", {"fields": ("hostname", "host", "pid", "pid_started", "boot_id", "pid_namespace", "redis_id")}),
+        ("Instants", {"fields": ("started_at", "seen", "stopped_at")}),
+    )
     readonly_fields = ("status", "model_states", "load", "seen", "running_jobs")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Worker]:
@@ -49,9 +53,8 @@ class WorkerAdmin(ReadOnlyAdmin):
 
     @admin.display(description="models")
     def model_states(self, worker: Worker) -> str:
-        return format_html_join(", ", '<span title="{}">{}: {}</span>', (
-            (model.get("error") or "", model["name"], model["state"]) for model in worker.models
-        ))  # fmt: skip
+        texts = (f"{model['name']}: {model['state']} {model.get('error') or ''}".strip() for model in worker.models)
+        return format_html_join("\n", "<div>{}</div>", ((text,) for text in texts)) or "–"
 
     @admin.display(description="busy / slots")
     def load(self, worker: Worker) -> str:
