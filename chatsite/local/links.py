@@ -11,7 +11,7 @@ from django.urls import reverse
 
 def sign_in_link(user: User, origin: str) -> str:
     """A link that signs this user in once, within SESAME_MAX_AGE seconds."""
-    return f"{origin}{reverse('accounts:link')}{sesame.utils.get_query_string(user)}"
+    return f"{origin}{reverse('one-time-link')}{sesame.utils.get_query_string(user)}"
 
 
 def site_origin() -> str:
