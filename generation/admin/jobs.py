@@ -108,6 +108,7 @@ class JobAdmin(ReadOnlyAdmin):
     list_filter = ("state", ModelFilter, "queue", WorkerFilter, "created_at")
     list_select_related = ("user",)
     ordering = ("-created_at",)
+    sortable_by = ("created",)  # the others have no index to sort a large table by
     search_help_text = "A person's name, or the id of a job, a prompt or a task; of a job its beginning will do."
     actions = ("cancel",)
     readonly_fields = ("place", "conversation", "reply", "waited", "tokens", "speed", "task", "traceback")
