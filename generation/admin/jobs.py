@@ -135,8 +135,6 @@ class JobAdmin(ReadOnlyAdmin):
         """An ended job may be deleted, and with it its person; one that waits or runs is cancelled first."""
         return obj is not None and obj.is_final and admin.ModelAdmin.has_delete_permission(self, request, obj)
 
-    # Search
-
     def get_search_fields(self, request: HttpRequest) -> list[str]:
         return [f"user__{get_user_model().USERNAME_FIELD}"]
 
@@ -154,8 +152,6 @@ class JobAdmin(ReadOnlyAdmin):
             first, last = UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
             return queryset.filter(pk__range=(first, last)) | by_name, duplicates
         return by_name, duplicates
-
-    # Columns
 
     @admin.display(description="job", ordering="id")
     def short_id(self, job: Job) -> str:
@@ -193,8 +189,6 @@ class JobAdmin(ReadOnlyAdmin):
     @admin.display(ordering="created_at")
     def created(self, job: Job) -> str:
         return date_format(timezone.localtime(job.created_at), "j M, H:i")
-
-    # The job's page
 
     @admin.display
     def conversation(self, job: Job) -> str:

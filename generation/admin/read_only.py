@@ -19,9 +19,9 @@ else:
 MAX_COUNTED = 10_000
 
 
-def span(span: timedelta) -> str:
+def span(duration: timedelta) -> str:
     """`0.4 s`, `12 s`, `3 min 5 s`, `2 h 10 min`, `3 days`."""
-    seconds = max(0.0, span.total_seconds())
+    seconds = max(0.0, duration.total_seconds())
     if seconds < 10:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
