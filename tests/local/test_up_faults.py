@@ -1,0 +1,81 @@
+"""What `manage.py up` does when something dies, and how it ends."""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.site import Site, is_running, wait_until_gone
+
+
+def test_it_starts_a_killed_worker_again(start_site: Callable[..., Site]) -> None:
+    site = start_site(None, "--no-flower")
+    old = site.up["pids"]
+    os.kill(old["worker"], signal.SIGKILL)
+    site.lines.wait_for("started again: worker")
+    new = site.up["pids"]
+    assert new["worker"] != old["worker"]
+    assert is_running(new["worker"])
+    assert {**new, "worker": 0} == {**old, "worker": 0}
+    assert site.manage("chat", "again", "--max-new-tokens", "1").stdout == "again\n"
+
+
+def test_it_keeps_what_was_said_when_redis_is_killed(start_site: Callable[..., Site]) -> None:
+    site = start_site(None, "--no-flower")
+    os.kill(site.up["pids"]["redis"], signal.SIGKILL)
+    site.lines.wait_for("started again: redis")
+    answer = site.manage("chat", "still here", "--max-new-tokens", "2")
+    assert answer.stdout == "still here\n", answer.stderr
+
+
+def test_it_ends_what_a_killed_start_left_behind(start_site: Callable[..., Site], tmp_path: Path) -> None:
+    """An orphaned Redis and a new one would write the same append-only file."""
+    first = start_site(tmp_path, "--no-flower")
+    orphans = [pid for pid in first.up["pids"].values() if pid]
+    first.signal(signal.SIGKILL)
+    assert all(is_running(pid) for pid in orphans)
+    second = start_site(tmp_path, "--no-flower")
+    assert not any(is_running(pid) for pid in orphans)
+    assert second.manage("chat", "hello", "--max-new-tokens", "1").stdout == "hello\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_stops_everything_in_order(start_site: Callable[..., Site], number: int) -> None:
+    site = start_site()
+    pids = list(site.up["pids"].values())
+    assert site.signal(number) == 0
+    for pid in pids:
+        wait_until_gone(pid)
+    said = [line for line in site.lines.text.splitlines() if "stopping " in line and line.startswith("up")]
+    assert [line.rpartition(" ")[2] for line in said] == ["web", "worker", "flower", "redis"]
+    assert not (site.var / "up.json").exists()
+    assert not (site.var / "processes.json").exists()
+
+
+def test_it_keeps_people_passwords_and_ports_over_a_restart(start_site: Callable[..., Site], tmp_path: Path) -> None:
+    first = start_site(tmp_path)
+    before = first.up
+    assert first.stop() == 0
+    after = start_site(tmp_path).up
+    for name in ("admin_password", "flower_url", "flower_password", "redis_url", "database_url"):
+        assert after[name] == before[name], name
+
+
+def test_it_runs_one_worker_for_each_queue(start_site: Callable[..., Site]) -> None:
+    models = "fast=mock:?rate=200 slow=mock:?rate=200&queue=other"
+    site = start_site(None, "--no-flower", GENERATION_MODELS=models)
+    assert {"worker", "worker-other"} <= set(site.up["pids"])
+    for model in ("fast", "slow"):
+        assert site.manage("chat", "hi", "--model", model, "--max-new-tokens", "1").stdout == "hi\n"
+
+
+def test_it_goes_on_and_says_why_when_no_model_can_be_loaded(tmp_path: Path) -> None:
+    site = Site(tmp_path, "--no-flower", GENERATION_MODELS=f"broken={tmp_path / 'nothing-here'}").launch()
+    try:
+        site.lines.wait_for(lambda line: line.startswith("up") and "not ready yet" in line and "queue gpu" in line)
+        site.lines.wait_for(lambda line: line.startswith("worker") and "nothing-here" in line)
+        assert not (site.var / "up.json").exists()
+    finally:
+        assert site.stop() == 0
