@@ -1,7 +1,7 @@
-"""The engine: takes prompts from any thread, takes all of them one token further per step, says what
-happened.
+"""The engine: takes prompts from any thread, takes all of them one token further per step, says what happened.
 
-Knows the scheduler, a runner and a codec; neither tensors nor how text is made, neither Django nor Celery.
+Owns the thread, the inbox and the delivery; a step itself is the batch's. Knows neither tensors nor how text is
+made, neither Django nor Celery.
 """
 
 import logging
@@ -12,12 +12,12 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from generation.engine.batch import Batch, Happening
 from generation.engine.detokenizer import Detokenizer
 from generation.engine.errors import EngineClosed, PromptError, PromptTooLong
-from generation.engine.events import Event, EventType, FinishReason
+from generation.engine.events import Event
 from generation.engine.interfaces import Runner, TextCodec
 from generation.engine.params import SamplingParams
-from generation.engine.scheduler import Plan, Scheduler
 from generation.engine.sequence import Sequence
 
 logger = logging.getLogger(__name__)
@@ -73,14 +73,13 @@ class Engine:
         self._runner, self._codec = _assemble(model, tokenizer, self.config)
         self._eos_ids = self._runner.eos_ids | self._codec.eos_ids
         self._on_events = on_events
-        self._scheduler = Scheduler(self.config.slots, self.config.prefill_chunk)
+        self._batch = Batch(self._runner, self.config.slots, self.config.prefill_chunk)
         self._lock = threading.Lock()
         self._wake = threading.Condition(self._lock)
         self._inbox: list[Sequence] = []
         self._cancelling = False
         self._closed = False
         self._thread: threading.Thread | None = None
-        self._steps = 0
         self._last_step_at = time.monotonic()
 
     @property
@@ -157,16 +156,16 @@ class Engine:
 
     def num_remaining_jobs(self) -> int:
         """Sequences that have not ended."""
-        return len(self._inbox) + len(self._scheduler.waiting) + len(self._scheduler.active)
+        return len(self._inbox) + self._batch.num_running + self._batch.num_waiting
 
     def stats(self) -> EngineStats:
-        running = len(self._scheduler.active)
-        waiting = len(self._inbox) + len(self._scheduler.waiting)
+        running = self._batch.num_running
+        waiting = len(self._inbox) + self._batch.num_waiting
         return EngineStats(
             slots=self.config.slots,
             running=running,
             waiting=waiting,
-            steps=self._steps,
+            steps=self._batch.num_steps,
             last_step_at=self._last_step_at,
             idle=not running and not waiting,
             alive=self._thread is not None and self._thread.is_alive(),
@@ -183,10 +182,8 @@ class Engine:
             self._thread.join(timeout)
         with self._lock:
             left, self._inbox = self._inbox, []
-        left += [*self._scheduler.active, *self._scheduler.waiting]
         # A step that still hangs ends nobody any more: the first end of a sequence is its only one.
-        self._deliver([(sequence, sequence.end(FinishReason.ERROR, EngineClosed())) for sequence in left])
-        self._scheduler = Scheduler(self.config.slots, self.config.prefill_chunk)
+        self._deliver(self._batch.abandon(left, EngineClosed()))
 
     # -- the engine's thread
 
@@ -204,81 +201,21 @@ class Engine:
         """0 when there is something to do, None when nothing is."""
         if self._inbox or self._cancelling:
             return 0
-        due_at = self._scheduler.next_due_at()
+        due_at = self._batch.next_due_at()
         if due_at == float("inf"):
             return None
         return min(max(0.0, due_at - time.monotonic()), _LONGEST_SLEEP_SECONDS)
 
     def _step(self) -> list[Event]:
-        happened: list[tuple[Sequence, Event]] = []
-        self._take_submissions(happened)
-        now = time.monotonic()
-        plan = self._scheduler.plan(now, self._runner.interval)
-        for _, sequence in plan.admitted:
-            sequence.started_at = now
-            happened.append((sequence, Event(EventType.STARTED, sequence.identifier)))
-        if plan.decode or plan.prefill:
-            try:
-                results = self._runner.run(plan)
-            except Exception as error:  # the engine goes on: only the sequences of this step are lost
-                logger.exception("a step of %d sequences failed", len(self._scheduler.active))
-                happened += [(each, each.end(FinishReason.ERROR, error)) for each in self._scheduler.clear()]
-            else:
-                self._take_results(plan, results, happened)
-            self._steps += 1
+        with self._lock:
+            arrived, self._inbox = self._inbox, []
+            self._cancelling = False
+        happened = self._batch.step(arrived)
         self._last_step_at = time.monotonic()
         self._deliver(happened)
         return [event for _, event in happened]
 
-    def _take_submissions(self, happened: list[tuple[Sequence, Event]]) -> None:
-        with self._lock:
-            arrived, self._inbox = self._inbox, []
-            self._cancelling = False
-        for sequence in arrived:
-            if sequence.replayed_reason is not None:
-                happened.append((sequence, sequence.end(sequence.replayed_reason)))
-            else:
-                self._scheduler.add(sequence)
-        everyone = [*self._scheduler.active, *self._scheduler.waiting]
-        cancelled = [sequence for sequence in everyone if sequence.cancelled]
-        self._scheduler.remove(cancelled)
-        happened += [(sequence, sequence.end(FinishReason.CANCELLED)) for sequence in cancelled]
-
-    def _take_results(self, plan: Plan, results: list[int | Exception], happened: list[tuple[Sequence, Event]]) -> None:
-        self._scheduler.commit(plan)
-        for segment in plan.prefill:
-            sequence = segment.sequence
-            total = len(sequence.ids)
-            if total > self.config.prefill_chunk:  # shorter ones are done before anyone could look
-                event = Event(EventType.PREFILL, sequence.identifier, done=sequence.num_computed, total=total)
-                happened.append((sequence, event))
-        now = time.monotonic()
-        ended: list[Sequence] = []
-        for segment, result in zip(plan.sampling, results, strict=True):
-            sequence = segment.sequence
-            reason: FinishReason | None = None
-            try:
-                if isinstance(result, Exception):
-                    raise result
-                text, reason = sequence.accept(result)
-            except Exception as error:  # one sequence's fault ends that sequence alone
-                logger.exception("a sequence failed")
-                happened.append((sequence, sequence.end(FinishReason.ERROR, error)))
-                ended.append(sequence)
-                continue
-            if sequence.first_token_at is None:
-                sequence.first_token_at = now
-            if self._runner.interval:
-                # After a stall the rhythm begins anew instead of catching up in a burst.
-                due_at = sequence.due_at + self._runner.interval
-                sequence.due_at = due_at if due_at > now else now + self._runner.interval
-            happened.append((sequence, Event(EventType.TOKEN, sequence.identifier, ids=(result,), text=text)))
-            if reason is not None:
-                happened.append((sequence, sequence.end(reason)))
-                ended.append(sequence)
-        self._scheduler.remove(ended)
-
-    def _deliver(self, happened: list[tuple[Sequence, Event]]) -> None:
+    def _deliver(self, happened: list[Happening]) -> None:
         if not happened:
             return
         if self._on_events is not None:

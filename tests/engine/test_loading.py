@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import BloomConfig, BloomForCausalLM, FalconConfig, FalconForCausalLM, Lfm2Config, Lfm2ForCausalLM
+from transformers import (
+    BloomConfig,
+    BloomForCausalLM,
+    FalconConfig,
+    FalconForCausalLM,
+    Lfm2Config,
+    Lfm2ForCausalLM,
+)
 
 from generation.engine import (
     Engine,
@@ -36,7 +43,12 @@ def test_it_imports_neither_django_nor_celery_nor_torch() -> None:
 
 def test_it_refuses_models_that_it_would_run_wrongly() -> None:
     torch.manual_seed(0)
-    small = {"vocab_size": tiny.VOCAB_SIZE, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    small = {
+        "vocab_size": tiny.VOCAB_SIZE,
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+    }
     for model in (
         FalconForCausalLM(FalconConfig(**small)),
         BloomForCausalLM(BloomConfig(vocab_size=tiny.VOCAB_SIZE, hidden_size=64, n_layer=2, n_head=4)),

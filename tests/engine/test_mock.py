@@ -5,7 +5,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from generation.engine import Engine, EventType, FinishReason, PromptTooLong, SamplingParams, load_engine, parse_models
+from generation.engine import (
+    Engine,
+    EventType,
+    FinishReason,
+    PromptTooLong,
+    SamplingParams,
+    load_engine,
+    parse_models,
+)
 
 ALPHA = [{"role": "user", "content": "alpha  beta\ngamma"}]
 
