@@ -58,9 +58,11 @@ def check_length(text: str) -> None:
         raise Refused("prompt_too_long", f"The message has {len(text):,} characters; {limit:,} are allowed.")
 
 
-def check_params(params: Mapping[str, object] | None) -> SamplingParams:
+def check_params(params: Mapping[str, object] | None, spec: ModelSpec) -> SamplingParams:
     try:
-        return SamplingParams.parse(params or {}, max_new_tokens=conf.max_new_tokens())
+        return SamplingParams.parse(
+            params or {}, max_new_tokens=conf.max_new_tokens(), default_new_tokens=spec.default_new_tokens
+        )
     except ParamsError as error:
         raise Refused("bad_params", str(error)) from None
 

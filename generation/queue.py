@@ -54,9 +54,9 @@ def submit(
     if client_id is not None and (known := _known(user, client_id)):
         return known
     checked = admission.check_messages(messages)
-    sampling = admission.check_params(params)
     now = instants.now()
     spec = admission.check_model(model, now)
+    sampling = admission.check_params(params, spec)
     stored = sampling.as_json()
     if stored.get("seed") is None:
         stored["seed"] = uuid.uuid4().int & 0x7FFFFFFF  # so that a successor draws the same numbers
