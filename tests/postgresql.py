@@ -1,0 +1,65 @@
+"""A fresh PostgreSQL cluster on a free port, for tests."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chatsite.local import ports
+
+
+def _program(name: str) -> str:
+    """Its path. Where PostgreSQL is missing the test is skipped, and fails under CI=true."""
+    newest_first = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), reverse=True)
+    found = shutil.which(name) or next((str(path) for path in newest_first), None)
+    if found is None:
+        reason = f"PostgreSQL's {name} isn't installed"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return found
+
+
+@contextlib.contextmanager
+def cluster(user: str, password: str, database: str) -> Iterator[int]:
+    """Start one, make the database, and give its port. It never runs as root, which PostgreSQL refuses."""
+    initdb, pg_ctl = _program("initdb"), _program("pg_ctl")
+    owner = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
+    folder = Path(tempfile.mkdtemp(prefix="tokenline-postgresql-"))
+    try:
+        (folder / "password").write_text(password)
+        if owner:
+            shutil.chown(folder, "postgres", "postgres")
+            shutil.chown(folder / "password", "postgres", "postgres")
+
+        def run(*command: str) -> None:
+            with (folder.parent / f"{folder.name}.log").open("ab") as log:
+                subprocess.run(command, check=True, cwd="/", stdout=log, stderr=log, **owner)  # type: ignore[call-overload]
+
+        port, place = ports.any_free(), str(folder / "cluster")
+        run(initdb, "-D", place, "-U", user, f"--pwfile={folder / 'password'}", "-A", "scram-sha-256", "--no-sync")
+        options = f"-p {port} -c listen_addresses={ports.LOOPBACK} -k {folder} -c fsync=off"
+        run(pg_ctl, "-D", place, "-o", options, "-w", "start")
+        try:
+            _make_database(port, user, password, database)
+            yield port
+        finally:
+            run(pg_ctl, "-D", place, "-m", "immediate", "-w", "stop")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        (folder.parent / f"{folder.name}.log").unlink(missing_ok=True)
+
+
+def _make_database(port: int, user: str, password: str, database: str) -> None:
+    import psycopg
+    from psycopg import sql
+
+    with psycopg.connect(
+        host=ports.LOOPBACK, port=port, user=user, password=password, dbname="postgres", autocommit=True
+    ) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
