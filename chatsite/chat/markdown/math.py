@@ -30,9 +30,7 @@ def mathml(source: str, display: bool) -> str:
             for name, value in element.attrib.items():
                 element.set(name, html.unescape(value))
         return tostring(root, encoding="unicode")
-    except (
-        Exception
-    ):  # a formula is people's or a model's text: the library answers odd ones with any exception
+    except Exception:  # a formula is people's or a model's text: the library answers odd ones with any exception
         return shown
 
 

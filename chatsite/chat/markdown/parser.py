@@ -26,15 +26,11 @@ def _code(r: RendererProtocol, tokens: Sequence[Token], index: int, options: Opt
     return render_code(tokens[index], env)
 
 
-def _inline_math(
-    r: RendererProtocol, tokens: Sequence[Token], index: int, options: OptionsDict, env: Env
-) -> str:
+def _inline_math(r: RendererProtocol, tokens: Sequence[Token], index: int, options: OptionsDict, env: Env) -> str:
     return mathml(tokens[index].content, False)
 
 
-def _display_math(
-    r: RendererProtocol, tokens: Sequence[Token], index: int, options: OptionsDict, env: Env
-) -> str:
+def _display_math(r: RendererProtocol, tokens: Sequence[Token], index: int, options: OptionsDict, env: Env) -> str:
     return mathml(tokens[index].content, True)
 
 
@@ -44,15 +40,11 @@ def _image(r: RendererProtocol, tokens: Sequence[Token], index: int, options: Op
     return f'<a href="{html.escape(address)}">{html.escape(text)}</a>'
 
 
-def _table_open(
-    r: RendererProtocol, tokens: Sequence[Token], index: int, options: OptionsDict, env: Env
-) -> str:
+def _table_open(r: RendererProtocol, tokens: Sequence[Token], index: int, options: OptionsDict, env: Env) -> str:
     return '<div class="table"><table>\n'
 
 
-def _table_close(
-    r: RendererProtocol, tokens: Sequence[Token], index: int, options: OptionsDict, env: Env
-) -> str:
+def _table_close(r: RendererProtocol, tokens: Sequence[Token], index: int, options: OptionsDict, env: Env) -> str:
     return "</table></div>\n"
 
 

@@ -39,9 +39,7 @@ class StreamRenderer:
         self._carriage_return = ""  # one that may be half of a line end
         self._new_line = False
         self._references: dict[str, object] = {}  # definitions in the closed blocks
-        self._with_brackets: list[
-            tuple[int, str]
-        ] = []  # (index, source) of closed blocks that may refer to one
+        self._with_brackets: list[tuple[int, str]] = []  # (index, source) of closed blocks that may refer to one
         self._changed: set[int] = set()
         self.feed(prefix)
 

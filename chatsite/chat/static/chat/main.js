@@ -1,0 +1,164 @@
+// The chat page: frames from the socket to the thread, and what the person does to the socket.
+import { Banner } from "./banner.js";
+import { Composer, newId } from "./composer.js";
+import { startCopying } from "./copy.js";
+import { addConversation, startSidebar } from "./sidebar.js";
+import { Socket } from "./socket.js";
+import { Thread } from "./thread.js";
+
+const { user, login } = document.body.dataset;
+let conversation = document.body.dataset.conversation || null;
+let workers;
+let greeted = false;
+const mine = new Set(); // ids of what was asked here
+
+const live = document.querySelector("#live");
+const stopButton = document.querySelector("#stop");
+const say = (text) => (live.textContent = text);
+
+const banner = new Banner();
+const thread = new Thread();
+const composer = new Composer(user, conversation, ask);
+const socket = new Socket(address, { frame: receive, closed: lost, ended });
+
+function address() {
+  const scheme = location.protocol === "https:" ? "wss" : "ws";
+  return `${scheme}://${location.host}/ws/chat/${conversation ?? "new"}/?html=1`;
+}
+
+function ask(frame) {
+  mine.add(frame.id);
+  thread.toEnd();
+  showStop();
+  socket.send(frame);
+}
+
+function follow(reply) {
+  socket.send({ type: "follow", job: reply.job, after: reply.seq, origin: reply.origin });
+  if (reply.stopping) socket.send({ type: "cancel", job: reply.job });
+}
+
+const onFrame = {
+  async hello(frame) {
+    workers = frame.workers;
+    composer.configure(frame.limits, frame.models);
+    banner.back();
+    if (composer.unanswered) socket.send(composer.unanswered);
+    const again = greeted;
+    greeted = true;
+    for (const reply of thread.unfinished()) follow(reply);
+    const missing = (frame.active ?? []).filter(({ job }) => !thread.ofJob(job));
+    if (conversation && (again || missing.length)) await thread.catchUp(`/c/${conversation}/`).catch(() => {});
+    for (const active of missing) {
+      if (!thread.has(active.reply) && !thread.has(active.message)) continue; // of another branch
+      const reply = thread.reply(active);
+      reply.begin(active.job, active.state);
+      follow(reply);
+    }
+    showStop();
+  },
+
+  queued(frame) {
+    if (!conversation && mine.has(frame.client_id)) adopt(frame);
+    composer.accepted(frame.client_id);
+    if (frame.conversation !== conversation) return;
+    const reply = thread.reply(frame);
+    reply.begin(frame.job);
+    reply.queued(frame, workers);
+    showStop();
+  },
+
+  error(frame) {
+    if (frame.ref === null) return;
+    if (composer.unanswered?.id === frame.ref) composer.refused(frame.ref, frame.message);
+    else {
+      const reply = thread.ofJob(frame.ref);
+      if (reply?.isUnfinished) reply.say(frame.message);
+      else if (!reply) composer.complain(frame.message);
+    }
+    showStop();
+  },
+};
+
+const onReply = {
+  started: (reply, frame) => {
+    reply.started(frame);
+    if (!reply.seq) say("Reply started");
+  },
+  prefill: (reply, frame) => reply.prefill(frame),
+  html: (reply, frame) => {
+    reply.html(frame);
+    // Taken in, also where a hidden tab doesn't paint.
+    socket.send({ type: "ack", job: frame.job, seq: frame.seq });
+  },
+  finished: (reply, frame) => end(reply, frame, "Reply complete"),
+  cancelled: (reply, frame) => end(reply, frame, "Reply stopped"),
+  failed: (reply, frame) => end(reply, frame, "Reply failed"),
+  expired: (reply, frame) => end(reply, frame, "The reply waited too long"),
+};
+
+function end(reply, frame, words) {
+  reply.end(frame);
+  say(words);
+  showStop();
+}
+
+function receive(frame) {
+  if (Object.hasOwn(onFrame, frame.type)) onFrame[frame.type](frame);
+  else if (Object.hasOwn(onReply, frame.type) && frame.conversation === conversation) {
+    const reply = thread.ofJob(frame.job);
+    if (reply) onReply[frame.type](reply, frame);
+  }
+}
+
+// The page of a new conversation becomes that conversation's page.
+function adopt(frame) {
+  conversation = frame.conversation;
+  document.body.dataset.conversation = conversation;
+  history.replaceState(null, "", `/c/${conversation}/`);
+  composer.belongsTo(conversation);
+  const title = frame.text?.trim().split("\n")[0].slice(0, 200) || "Conversation";
+  document.title = `${title} · Tokenline`;
+  document.querySelector("#title").textContent = title;
+  addConversation(conversation, title);
+}
+
+function lost(code, seconds) {
+  if (code === 4413 && composer.unanswered) composer.refused(composer.unanswered.id, "This text is too large to send.");
+  if (code === 4429) banner.ended("Tokenline is open in too many tabs. Close some of them.");
+  else banner.lost(seconds);
+}
+
+function ended(code) {
+  if (code === 4401) banner.ended("You were signed out.", "Sign in", `${login}?next=${encodeURIComponent(location.pathname)}`);
+  else banner.ended("There is no such conversation.", "Begin a new one", "/");
+}
+
+function showStop() {
+  stopButton.hidden = !composer.unanswered && thread.unfinished().length === 0;
+}
+
+stopButton.addEventListener("click", () => {
+  const { unanswered } = composer;
+  if (unanswered && !socket.send({ type: "cancel", id: unanswered.id })) composer.refused(unanswered.id, "Not sent.");
+  for (const reply of thread.unfinished()) {
+    reply.stop();
+    socket.send({ type: "cancel", job: reply.job });
+  }
+  showStop();
+});
+
+document.querySelector("#thread").addEventListener("click", (event) => {
+  const button = event.target.closest(".meta button");
+  if (!button) return;
+  button.disabled = true;
+  const { message } = button.closest("article").dataset;
+  ask({ type: button.dataset.ask, id: newId(), message });
+});
+
+for (const example of document.querySelectorAll("button.example")) {
+  example.addEventListener("click", () => composer.write(example.dataset.text));
+}
+
+startSidebar();
+startCopying(document.querySelector("#thread"), say);

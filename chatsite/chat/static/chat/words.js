@@ -1,0 +1,31 @@
+// What the page says about a reply, in the same words as the server's history.
+
+export function ordinal(number) {
+  const tens = number % 100;
+  const suffix = tens > 10 && tens < 14 ? "th" : { 1: "st", 2: "nd", 3: "rd" }[number % 10] ?? "th";
+  return `${number}${suffix}`;
+}
+
+export function duration(seconds) {
+  if (seconds < 90) return `${Math.max(1, Math.round(seconds))} s`;
+  return `${Math.round(seconds / 60)} min`;
+}
+
+export function placeInLine(frame, workers) {
+  if (frame.paused) return "paused";
+  const place = `${ordinal(frame.position || 1)} in line`;
+  if (workers === 0) return `${place}, no worker is running`;
+  return frame.eta_seconds ? `${place}, about ${duration(frame.eta_seconds)}` : place;
+}
+
+export function outcome(frame) {
+  if (frame.type === "cancelled") return "stopped";
+  if (frame.type === "expired") return "waited too long";
+  if (frame.type === "failed") return `failed: ${frame.message || frame.code}`;
+  const tokens = frame.usage?.completion_tokens ?? 0;
+  const words = [`${tokens} token${tokens === 1 ? "" : "s"}`];
+  const seconds = (frame.timings?.total ?? 0) - (frame.timings?.first_token ?? 0);
+  if (tokens > 1 && seconds > 0) words.push(`${((tokens - 1) / seconds).toFixed(1)} tokens/s`);
+  if (frame.reason === "length") words.push("ended at its length");
+  return words.join(" · ");
+}
