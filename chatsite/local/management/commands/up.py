@@ -25,7 +25,9 @@ class Command(BaseCommand):
         preparation = prepared()
         if preparation is None:
             raise CommandError("Start it as `python manage.py up`.")
-        os.chdir(programs.project_folder())
+        # Processes keep our folder, in which relative paths were meant, and find the site's code nevertheless.
+        path = [str(programs.project_folder()), os.environ.get("PYTHONPATH", "")]
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
         try:
             _Site(preparation, chosen["concurrency"]).run()
         except redis_server.RedisMissing as error:
