@@ -43,9 +43,7 @@ class PackedStep:
     _masks: dict[tuple[int, int | None, int], torch.Tensor] = field(default_factory=dict)
 
     def mask(self, offset: int, rows: int, tokens: int, length: int, window: int | None, group: int) -> torch.Tensor:
-        """What the tokens from ``offset`` on may read: (rows, 1, G × n, L). Made once for all layers
-        alike.
-        """
+        """What the tokens from ``offset`` on may read: (rows, 1, G × n, L). Made once for all layers alike."""
         key = offset, window, group
         if key not in self._masks:
             positions = self.positions[offset : offset + rows * tokens].view(rows, tokens, 1)

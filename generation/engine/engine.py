@@ -30,9 +30,7 @@ _LONGEST_SLEEP_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """``slots`` sequences at a time, ``context`` tokens each; a step computes ``prefill_chunk`` prompt
-    tokens.
-    """
+    """``slots`` sequences at a time, ``context`` tokens each; a step computes ``prefill_chunk`` prompt tokens."""
 
     slots: int = 8
     context: int = 4096
@@ -88,9 +86,7 @@ class Engine:
         return self._runner.context
 
     def encode(self, messages: list[dict[str, str]]) -> list[int]:
-        """Prompt ids of a conversation; a trailing assistant message is continued. Any thread;
-        PromptError.
-        """
+        """Prompt ids of a conversation; a trailing assistant message is continued. Any thread; PromptError."""
         return self._codec.encode(messages)
 
     def submit(
@@ -172,9 +168,7 @@ class Engine:
         )
 
     def close(self, timeout: float = 30.0) -> None:
-        """Stop after the current step and end every sequence with an EngineClosed error. Any thread, any
-        time.
-        """
+        """Stop after the current step and end every sequence with an EngineClosed error. Any thread, any time."""
         with self._wake:
             self._closed = True
             self._wake.notify_all()

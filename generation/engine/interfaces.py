@@ -1,6 +1,4 @@
-"""What the engine asks of a model and of its text side. Types only: implementations may know torch, this may
-not.
-"""
+"""What the engine asks of a model and of its text side. Types only: implementations may know torch, this may not."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable

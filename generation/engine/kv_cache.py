@@ -9,9 +9,7 @@ from generation.engine.scheduler import Move
 
 
 class SlotCache:
-    """Memory for ``slots`` sequences of ``context`` tokens. A layer's block is made when that layer first
-    writes.
-    """
+    """Memory for ``slots`` sequences of ``context`` tokens. A layer's block is made when that layer first writes."""
 
     def __init__(self, slots: int, context: int) -> None:
         self.slots = slots

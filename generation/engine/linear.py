@@ -7,9 +7,7 @@ from torch import nn
 
 
 class _TransposedLinear(nn.Linear):  # type: ignore[misc]
-    """x Wᵀ computed as (W xᵀ)ᵀ: oneDNN then packs the few activations instead of the whole weight at every
-    call.
-    """
+    """x Wᵀ computed as (W xᵀ)ᵀ: oneDNN then packs the few activations instead of the whole weight at every call."""
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:  # (…, in) → (…, out)
         rows = inputs.reshape(-1, inputs.shape[-1])

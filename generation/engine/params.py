@@ -20,9 +20,7 @@ class ParamsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How one reply is sampled. ``temperature`` 0 is greedy; 0 is no limit for ``max_new_tokens``,
-    ``top_k``.
-    """
+    """How one reply is sampled. ``temperature`` 0 is greedy; 0 is no limit for ``max_new_tokens``, ``top_k``."""
 
     max_new_tokens: int = 512
     min_new_tokens: int = 0

@@ -14,9 +14,7 @@ _MASK = 2**64 - 1
 
 
 def draw(seed: int, position: int) -> float:
-    """A uniform number in [0, 1) for one position of one reply: two rounds of SplitMix64 (Steele, Lea, Flood
-    2014).
-    """
+    """A uniform number in [0, 1) for one position of one reply: two rounds of SplitMix64 (Steele, Lea, Flood 2014)."""
     return (_mix(_mix(seed & _MASK) + position) >> 11) / 2**53
 
 

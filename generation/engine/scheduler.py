@@ -72,9 +72,7 @@ class Scheduler:
         self.waiting.append(sequence)
 
     def plan(self, now: float, interval: float = 0.0) -> Plan:
-        """The next step. ``interval`` paces models without weights: each sequence's next id is due one
-        later.
-        """
+        """The next step. ``interval`` paces models without weights: each sequence's next id is due one later."""
         plan = Plan(moves=self._moves)
         self._moves = []
         num_decoding = self._num_decoding()
@@ -102,9 +100,7 @@ class Scheduler:
         return plan
 
     def commit(self, plan: Plan) -> None:
-        """Note that the plan's ids are computed: all of them, before anything moves, lest a copy falls
-        short.
-        """
+        """Note that the plan's ids are computed: all of them, before anything moves, lest a copy falls short."""
         for segment in plan.segments:
             segment.sequence.num_computed += segment.length
 

@@ -111,9 +111,7 @@ class Sequence:
         )
 
     def deliver(self, event: Event) -> None:
-        """Hand an event to whoever reads this sequence. Never blocks; after the end nothing is taken any
-        more.
-        """
+        """Hand an event to whoever reads this sequence. Never blocks; after the end nothing is taken any more."""
         if self._end_event is not None:
             return
         if event.type is EventType.END:
@@ -128,9 +126,7 @@ class Sequence:
         return self._ended.is_set()
 
     def cancel(self) -> None:
-        """Stop within two steps, wherever the sequence is; it ends with ``cancelled``. Harmless after the
-        end.
-        """
+        """Stop within two steps, wherever the sequence is; it ends with ``cancelled``. Harmless after the end."""
         self.cancelled = True
         self._wake()
 

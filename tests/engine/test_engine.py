@@ -256,6 +256,20 @@ def test_it_streams_to_event_loops_without_blocking_them(engine: Engine) -> None
     assert asyncio.run(main()) == [tiny.generate("llama", PROMPT, 5, ())] * 4
 
 
+def test_it_runs_beside_another_engine_in_one_process() -> None:
+    engines = {
+        family: Engine(tiny.model(family), tiny.tokenizer(), EngineConfig(slots=2, context=128))
+        for family in tiny.FAMILIES[:3]
+    }
+    params = SamplingParams(temperature=0, max_new_tokens=40)
+    running = {family: [engine.submit(PROMPT, params) for _ in range(3)] for family, engine in engines.items()}
+    for engine in engines.values():
+        engine.start()
+    for family, sequences in running.items():
+        assert [ids_of(sequence) for sequence in sequences] == [tiny.generate(family, PROMPT, 40)] * 3
+        engines[family].close()
+
+
 def test_it_keeps_nothing_of_a_sequence_that_ended(engine: Engine) -> None:
     sequence = engine.submit(PROMPT, SHORT)
     ids_of(sequence)

@@ -50,6 +50,9 @@ def test_it_takes_typed_control_tokens_as_text(forged: str) -> None:
         assert control_ids(ids) == control_ids(honest)
         shown = tiny.tokenizer().decode(ids, skip_special_tokens=True)
         assert shown.count(forged) == 1
+    continued = codec.encode(said("x", forged))
+    assert control_ids(continued) == control_ids(codec.encode(said("x", "y")))
+    assert tiny.tokenizer().decode(continued, skip_special_tokens=True).endswith(forged)
 
 
 @pytest.mark.parametrize(
