@@ -6,6 +6,7 @@ It reads rows and settings and changes nothing; `queue.submit` calls it.
 import unicodedata
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from generation import conf, line
 from generation.engine.params import ParamsError, SamplingParams
@@ -90,7 +91,7 @@ def live_workers(now: datetime, queue: str | None = None) -> list[Worker]:
     return list(workers.filter(queue=queue) if queue else workers)
 
 
-def check_limits(queue: Queue, user_id: object, now: datetime) -> None:
+def check_limits(queue: Queue, user_id: Any, now: datetime) -> None:
     """The caps on the line. Needs the queue's lock, so that they are exact."""
     own = Job.objects.filter(user_id=user_id, queue=queue, state__in=[Job.State.QUEUED, Job.State.RUNNING]).count()
     if own >= (limit := conf.max_jobs_per_user()):

@@ -14,6 +14,7 @@ a larger head start, and (r - 1) * TURN pass the r-th of a person's r waiting jo
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from uuid import UUID
 
 from django.db import connection, transaction
@@ -63,7 +64,7 @@ def start_of(job: Job) -> int:
     return job.order_key + HEAD_START[Priority(job.priority)]
 
 
-def place_new(queue: Queue, user_id: object, priority: Priority) -> tuple[int, int]:
+def place_new(queue: Queue, user_id: Any, priority: Priority) -> tuple[int, int]:
     """(arrival, order_key) of a job that joins now; moves virtual time. Needs the queue's lock."""
     arrival = queue.virtual_time + 1
     last = waiting(queue.name).filter(user_id=user_id, priority=priority).aggregate(key=Max("order_key"))["key"]

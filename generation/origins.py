@@ -35,7 +35,7 @@ class OwnOriginOnly(OriginValidator):  # type: ignore[misc]
         if "://" in pattern and "*." in pattern:
             # A trusted origin may be a wildcard with a scheme: https://*.example.com
             trusted = urlparse(pattern)
-            return trusted.scheme == parsed_origin.scheme and super().match_allowed_origin(
-                parsed_origin, f".{(trusted.hostname or '').removeprefix('*.')}"
-            )
+            wildcard = f".{(trusted.hostname or '').removeprefix('*.')}"
+            same_scheme = trusted.scheme == parsed_origin.scheme
+            return bool(same_scheme and super().match_allowed_origin(parsed_origin, wildcard))
         return bool(super().match_allowed_origin(parsed_origin, pattern))

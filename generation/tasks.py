@@ -5,7 +5,7 @@ from celery import Task, shared_task
 from generation import worker
 
 
-@shared_task(
+@shared_task(  # type: ignore[untyped-decorator]
     bind=True,
     name="generation.generate",
     ignore_result=True,

@@ -10,7 +10,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 from uuid import UUID
 
 from celery.signals import worker_init, worker_ready, worker_shutdown, worker_shutting_down
@@ -159,7 +159,7 @@ class WorkerProcess:
     def _take_events(self, events: list[Event]) -> None:
         """One step's events of all sequences, on the engine's thread: append and wake, never wait."""
         for event in events:
-            job_id, epoch = event.identifier
+            job_id, epoch = cast(tuple[UUID, int], event.identifier)
             if event.type is EventType.TOKEN:
                 self.writer.put(job_id, epoch, event.ids, event.text)
             elif event.type is EventType.PREFILL:
@@ -207,7 +207,7 @@ def _refuse(message: str) -> NoReturn:
     os._exit(1)
 
 
-@worker_init.connect
+@worker_init.connect  # type: ignore[untyped-decorator]
 def _build(sender: Any, **_: Any) -> None:
     global _process
     try:
@@ -235,20 +235,20 @@ def _check_pool(sender: Any) -> None:
         )
 
 
-@worker_ready.connect
+@worker_ready.connect  # type: ignore[untyped-decorator]
 def _start(**_: Any) -> None:
     if _process is not None:
         _process.start()
 
 
-@worker_shutting_down.connect
+@worker_shutting_down.connect  # type: ignore[untyped-decorator]
 def _drain(**_: Any) -> None:
     # A signal handler runs between two instructions of the main thread: it must not take a lock that one may hold.
     if _process is not None:
         threading.Thread(target=_process.drain, name="drain", daemon=True).start()
 
 
-@worker_shutdown.connect
+@worker_shutdown.connect  # type: ignore[untyped-decorator]
 def _close(**_: Any) -> None:
     if _process is not None:
         _process.close()

@@ -154,11 +154,8 @@ def _parent(conversation: Conversation, parent: object) -> Message | None:
 
 
 def _message(user: AbstractBaseUser, conversation_id: UUID | None, message_id: UUID) -> Message:
-    found = (
-        Message.objects.filter(pk=message_id, conversation_id=conversation_id, conversation__user_id=user.pk)
-        .select_related("conversation", "parent__parent")
-        .first()
-    )
-    if found is None:
+    own = Message.objects.filter(pk=message_id, conversation__user_id=user.pk)
+    found = own.select_related("conversation", "parent__parent").first()
+    if found is None or found.conversation_id != conversation_id:
         raise Refused("not_found", "There is no such message.")
     return found

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from channels.layers import get_channel_layer
 
@@ -14,7 +14,7 @@ from generation.models import Job
 logger = logging.getLogger(__name__)
 
 
-async def follow(job: Job, after: int = 0) -> AsyncIterator[Frame]:
+async def follow(job: Job, after: int = 0) -> AsyncGenerator[Frame, None]:
     """Every frame of the job after seq `after`, up to its end, each token once and in order.
 
     Close the iterator (`aclosing`) when leaving early. Leaving never stops the job.

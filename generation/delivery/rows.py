@@ -74,10 +74,24 @@ def _place(job_id: UUID, queue_id: str) -> tuple[int, int, bool]:
     return position, max(size, position), paused
 
 
-_FIELDS = (
-    "id queue_id state epoch attempt origin last_seq finish_reason error_code error_message "
-    "prompt_tokens completion_tokens cached_tokens timings queued_at started_at"
-).split(" ")
+_FIELDS = [
+    "id",
+    "queue_id",
+    "state",
+    "epoch",
+    "attempt",
+    "origin",
+    "last_seq",
+    "finish_reason",
+    "error_code",
+    "error_message",
+    "prompt_tokens",
+    "completion_tokens",
+    "cached_tokens",
+    "timings",
+    "queued_at",
+    "started_at",
+]
 
 
 def job_rows(job_ids: Iterable[UUID], *, with_text: bool = False) -> dict[UUID, JobRow]:

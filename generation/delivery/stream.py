@@ -75,7 +75,8 @@ def group_channel(job_id: UUID) -> str:
 def _prefix() -> str:
     from django.conf import settings
 
-    return str(settings.CHANNEL_LAYERS["default"].get("CONFIG", {}).get("prefix", "asgi"))
+    layer: dict[str, Any] = settings.CHANNEL_LAYERS["default"]
+    return str(layer.get("CONFIG", {}).get("prefix", "asgi"))
 
 
 def wire(message: dict[str, Any]) -> bytes:
