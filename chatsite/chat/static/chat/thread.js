@@ -10,11 +10,12 @@ export class Thread {
   #jump = document.querySelector("#jump");
   #replies = new Map(); // message → Reply
   #sticks = true;
-  #lastTop = 0;
+  #seen = { top: 0, height: 0, width: 0 }; // where the scroller stood, to tell a reader's scrolling from a new layout
 
   constructor() {
     for (const article of this.#thread.querySelectorAll("article.reply")) this.#adopt(article);
     this.#scroller.addEventListener("scroll", () => this.#scrolled(), { passive: true });
+    this.#scroller.addEventListener("wheel", (event) => event.deltaY < 0 && this.#follow(false), { passive: true });
     this.#jump.addEventListener("click", () => this.toEnd());
     new ResizeObserver(() => this.#keepEnd()).observe(this.#thread);
     new ResizeObserver(() => this.#keepEnd()).observe(this.#scroller);
@@ -83,24 +84,41 @@ export class Thread {
   }
 
   toEnd() {
-    this.#sticks = true;
+    this.#follow(true);
     this.#keepEnd();
-    this.#jump.hidden = true;
+  }
+
+  #follow(sticks) {
+    this.#sticks = sticks;
+    // While the end is followed the browser must not hold on to what is in view.
+    this.#scroller.classList.toggle("follows", sticks);
+    this.#jump.hidden = sticks || this.#gap() <= NEAR;
+  }
+
+  #gap() {
+    return this.#scroller.scrollHeight - this.#scroller.scrollTop - this.#scroller.clientHeight;
   }
 
   #keepEnd() {
-    if (!this.#sticks) return;
-    this.#scroller.scrollTop = this.#scroller.scrollHeight;
-    this.#lastTop = this.#scroller.scrollTop;
+    if (this.#sticks) this.#scroller.scrollTop = this.#scroller.scrollHeight;
+    else this.#jump.hidden = this.#gap() <= NEAR;
+    this.#look();
+  }
+
+  #look() {
+    const { scrollTop: top, scrollHeight, clientHeight, clientWidth: width } = this.#scroller;
+    const before = this.#seen;
+    this.#seen = { top, height: scrollHeight - clientHeight, width };
+    return before;
   }
 
   #scrolled() {
-    const { scrollTop, scrollHeight, clientHeight } = this.#scroller;
-    const gap = scrollHeight - scrollTop - clientHeight;
-    if (scrollTop < this.#lastTop - 2 && gap > 2) this.#sticks = false;
-    else if (gap <= NEAR && scrollTop >= this.#lastTop) this.#sticks = true;
-    this.#lastTop = scrollTop;
-    this.#jump.hidden = this.#sticks || gap <= NEAR;
+    const before = this.#look();
+    const { top, height, width } = this.#seen;
+    const byReader = height === before.height && width === before.width;
+    if (byReader && top < before.top - 2) this.#follow(false);
+    else if (top >= before.top && this.#gap() <= NEAR) this.#follow(true);
+    else this.#follow(this.#sticks);
   }
 }
 
