@@ -76,6 +76,16 @@ def job_timeout_seconds() -> float:
     return float(_value("GENERATION_JOB_TIMEOUT_SECONDS"))
 
 
+def cancel_on_disconnect_seconds() -> float | None:
+    value = _value("GENERATION_CANCEL_ON_DISCONNECT_SECONDS")
+    return None if value is None else float(value)
+
+
+def retention_days() -> int | None:
+    value = _value("GENERATION_RETENTION_DAYS")
+    return None if value is None else int(value)
+
+
 def lease_seconds() -> float:
     return float(_value("GENERATION_LEASE_SECONDS"))
 

@@ -9,7 +9,7 @@ from uuid import UUID
 import redis
 from django.db import close_old_connections
 
-from generation import conf, instants, notices, reaper
+from generation import conf, instants, notices, reaper, retention
 from generation.delivery import stream
 from generation.models import Job, Worker
 from generation.running import StopCause
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from generation.worker import WorkerProcess
 
 logger = logging.getLogger(__name__)
+
+CLEAR_EVERY_SECONDS = 3600.0
 
 
 class LeaseThread:
@@ -29,6 +31,7 @@ class LeaseThread:
     def __init__(self, process: "WorkerProcess") -> None:
         self._process = process
         self._stopping = threading.Event()
+        self._clear_at = 0.0
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
 
     def start(self) -> None:
@@ -41,7 +44,13 @@ class LeaseThread:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            for part in (self._refresh, self._look_at_claims, reaper.sweep, self._process.wake_others):
+            for part in (
+                self._refresh,
+                self._look_at_claims,
+                reaper.sweep,
+                self._process.wake_others,
+                self._clear_old,
+            ):
                 try:
                     part()
                 except Exception as error:
@@ -63,6 +72,11 @@ class LeaseThread:
         Worker.objects.filter(pk=process.row.pk).update(**fields)
         drained = Worker.objects.filter(pk=process.row.pk).values_list("draining", flat=True).first()
         process.row.draining = bool(drained)
+
+    def _clear_old(self) -> None:
+        if time.monotonic() >= self._clear_at:
+            self._clear_at = time.monotonic() + CLEAR_EVERY_SECONDS
+            retention.clear_old_messages()
 
     def _engines_live(self) -> bool:
         silent_since = time.monotonic() - conf.lease_seconds()

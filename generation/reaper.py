@@ -6,7 +6,7 @@ from datetime import timedelta
 import redis
 from django.db.models import Q
 
-from generation import conf, instants, process_identity, queue
+from generation import conf, instants, process_identity, queue, watching
 from generation.delivery import stream
 from generation.models import Job, Queue, Worker
 
@@ -44,5 +44,6 @@ def _put_back(job: Job) -> bool:
 def sweep() -> None:
     """One round of both, for every queue; called each tick."""
     reap()
+    watching.cancel_abandoned()
     for name in Queue.objects.values_list("name", flat=True):
         queue.expire(name)

@@ -10,7 +10,7 @@ import weakref
 from typing import Protocol
 from uuid import UUID
 
-from generation import line, reaper
+from generation import line, reaper, watching
 from generation.delivery import stream
 from generation.delivery.reader import JobReader
 from generation.delivery.rows import JobRow, in_database, job_rows
@@ -90,6 +90,7 @@ class Hub:
         rows: dict[UUID, JobRow] = {}
         for first in range(0, len(ids), ROWS_PER_QUERY):
             rows |= await in_database(job_rows, ids[first : first + ROWS_PER_QUERY])
+        await watching.note([job_id for job_id, row in rows.items() if not row.is_final])
         tails = await self._tails([job_id for job_id, row in rows.items() if row.epoch])
         places = await in_database(_places, {row.queue_id for row in rows.values() if row.state == "queued"})
         for reader in readers:
