@@ -13,6 +13,7 @@ from generation.models import Job
 
 USER = "cli"
 INTERRUPTED = 130
+CANCEL_SECONDS = 0.2
 
 
 class Command(BaseCommand):
@@ -47,13 +48,18 @@ class Command(BaseCommand):
 
     async def _follow(self, job: Job) -> dict[str, Any] | None:
         """The end frame, or None after Ctrl-C."""
-        reading = asyncio.ensure_future(self._read(job))
+        interrupted = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, reading.cancel)
-        try:
-            return await reading
-        except asyncio.CancelledError:
-            return None
+            asyncio.get_running_loop().add_signal_handler(number, interrupted.set)
+        reading = asyncio.ensure_future(self._read(job))
+        waiting = asyncio.ensure_future(interrupted.wait())
+        await asyncio.wait({reading, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        while not reading.done():
+            # Before Python 3.12 `wait_for`, which redis-py uses, can swallow a cancellation: ask until it is heard.
+            reading.cancel()
+            await asyncio.wait({reading}, timeout=CANCEL_SECONDS)
+        return None if reading.cancelled() else reading.result()
 
     async def _read(self, job: Job) -> dict[str, Any] | None:
         shown = ""
