@@ -6,7 +6,6 @@ from django.contrib import messages
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm, SetPasswordForm
 from django.contrib.auth.models import AbstractBaseUser
 from django.contrib.auth.views import LoginView, PasswordChangeView
-from django.forms import Form
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import reverse_lazy
@@ -37,6 +36,6 @@ class ChangePassword(PasswordChangeView):
         has_password = isinstance(user, AbstractBaseUser) and user.has_usable_password()
         return PasswordChangeForm if has_password else SetPasswordForm
 
-    def form_valid(self, form: Form) -> HttpResponse:
+    def form_valid(self, form: Any) -> HttpResponse:
         messages.success(self.request, "Your password is changed.")
         return super().form_valid(form)

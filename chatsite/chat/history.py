@@ -79,7 +79,7 @@ def outcome(job: Job) -> str:
             words.append("ended at its length")
         return " · ".join(words)
     if job.state == Job.State.FAILED:
-        return f"failed: {job.error_message or job.error_code}"
+        return f"failed: {job.error_message} ({job.error_code})"
     return {Job.State.CANCELLED: "stopped", Job.State.EXPIRED: "waited too long"}.get(Job.State(job.state), "")
 
 

@@ -1,18 +1,12 @@
 // The quiet line that says when the connection is lost, counts down to the next try, and says when it is back.
 
-const QUIET = 1_000; // a hiccup shorter than this is not worth a word
-
 export class Banner {
   #banner = document.querySelector("#banner");
   #timer = 0;
-  #lostAt = 0;
 
   lost(seconds) {
-    const now = performance.now();
-    this.#lostAt ||= now;
-    const until = now + seconds * 1000;
+    const until = performance.now() + seconds * 1000;
     this.#every(() => {
-      if (performance.now() - this.#lostAt < QUIET) return;
       const left = Math.ceil((until - performance.now()) / 1000);
       this.#show(left > 0 ? `Connection lost, trying again in ${left} s` : "Connection lost, trying again");
     });
@@ -20,7 +14,6 @@ export class Banner {
 
   back() {
     clearInterval(this.#timer);
-    this.#lostAt = 0;
     if (this.#banner.hidden) return;
     this.#show("Connected again");
     this.#timer = setTimeout(() => (this.#banner.hidden = true), 2_000);

@@ -5,6 +5,7 @@ import { startCopying } from "./copy.js";
 import { addConversation, startSidebar } from "./sidebar.js";
 import { Socket } from "./socket.js";
 import { Thread } from "./thread.js";
+import { titleFrom } from "./words.js";
 
 const { user, login } = document.body.dataset;
 let conversation = document.body.dataset.conversation || null;
@@ -30,7 +31,7 @@ function ask(frame) {
   mine.add(frame.id);
   thread.toEnd();
   showStop();
-  socket.send(frame);
+  return socket.send(frame);
 }
 
 function follow(reply) {
@@ -76,12 +77,14 @@ const onFrame = {
       if (reply?.isUnfinished) reply.say(frame.message);
       else if (!reply) composer.complain(frame.message);
     }
+    for (const button of document.querySelectorAll(".meta button:disabled")) button.disabled = false;
     showStop();
   },
 };
 
 const onReply = {
   started: (reply, frame) => {
+    workers = undefined; // at least one is there
     reply.started(frame);
     if (!reply.seq) say("Reply started");
   },
@@ -117,7 +120,7 @@ function adopt(frame) {
   document.body.dataset.conversation = conversation;
   history.replaceState(null, "", `/c/${conversation}/`);
   composer.belongsTo(conversation);
-  const title = frame.text?.trim().split("\n")[0].slice(0, 200) || "Conversation";
+  const title = titleFrom(frame.text ?? "") || "Conversation";
   document.title = `${title} · Tokenline`;
   document.querySelector("#title").textContent = title;
   addConversation(conversation, title);
@@ -151,9 +154,8 @@ stopButton.addEventListener("click", () => {
 document.querySelector("#thread").addEventListener("click", (event) => {
   const button = event.target.closest(".meta button");
   if (!button) return;
-  button.disabled = true;
   const { message } = button.closest("article").dataset;
-  ask({ type: button.dataset.ask, id: newId(), message });
+  button.disabled = ask({ type: button.dataset.ask, id: newId(), message });
 });
 
 for (const example of document.querySelectorAll("button.example")) {

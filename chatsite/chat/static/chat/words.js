@@ -1,5 +1,7 @@
 // What the page says about a reply, in the same words as the server's history.
 
+const TITLE_LENGTH = 60;
+
 export function ordinal(number) {
   const tens = number % 100;
   const suffix = tens > 10 && tens < 14 ? "th" : { 1: "st", 2: "nd", 3: "rd" }[number % 10] ?? "th";
@@ -21,11 +23,21 @@ export function placeInLine(frame, workers) {
 export function outcome(frame) {
   if (frame.type === "cancelled") return "stopped";
   if (frame.type === "expired") return "waited too long";
-  if (frame.type === "failed") return `failed: ${frame.message || frame.code}`;
+  if (frame.type === "failed") return `failed: ${frame.message} (${frame.code})`;
   const tokens = frame.usage?.completion_tokens ?? 0;
   const words = [`${tokens} token${tokens === 1 ? "" : "s"}`];
   const seconds = (frame.timings?.total ?? 0) - (frame.timings?.first_token ?? 0);
   if (tokens > 1 && seconds > 0) words.push(`${((tokens - 1) / seconds).toFixed(1)} tokens/s`);
   if (frame.reason === "length") words.push("ended at its length");
   return words.join(" · ");
+}
+
+// As the server titles a conversation: the first line with words, cut between words.
+export function titleFrom(text) {
+  const line = text.split("\n").map((each) => each.trim().replace(/\s+/g, " ")).find(Boolean) ?? "";
+  const characters = [...line];
+  if (characters.length <= TITLE_LENGTH) return line;
+  const cut = characters.slice(0, TITLE_LENGTH - 1);
+  const blank = cut.lastIndexOf(" ");
+  return `${(blank >= TITLE_LENGTH / 2 ? cut.slice(0, blank) : cut).join("").trimEnd()}…`;
 }
