@@ -60,9 +60,7 @@ def assert_harmless(html: str) -> None:
     for tag, attributes in TAG.findall(html):
         assert tag.lower() in ALLOWED_TAGS.split(), html
         names = re.findall(r"([\w:-]+)\s*=\s*\"", attributes)
-        assert not [
-            name for name in names if name.lower().startswith("on") or name.lower() in ("style", "src", "id")
-        ]
+        assert not [name for name in names if name.lower().startswith("on") or name.lower() in ("style", "src", "id")]
         for address in re.findall(r"href=\"([^\"]*)\"", attributes):
             assert address.startswith(("https://", "http://", "mailto:")), html
 
@@ -121,9 +119,7 @@ def test_it_aligns_columns_without_inline_styles() -> None:
     assert 'class="ta-right"' in block
 
 
-@pytest.mark.parametrize(
-    "text", ["$x^2$", "\\(x^2\\)", "$$x^2$$", "\\[x^2\\]", "\\[\nx^2\n\\]", "$$\nx^2\n$$"]
-)
+@pytest.mark.parametrize("text", ["$x^2$", "\\(x^2\\)", "$$x^2$$", "\\[x^2\\]", "\\[\nx^2\n\\]", "$$\nx^2\n$$"])
 def test_it_writes_formulas_as_mathml(text: str) -> None:
     assert "<msup><mi>x</mi><mn>2</mn></msup>" in "".join(render(text))
 

@@ -127,9 +127,7 @@ def test_it_makes_links_of_earlier_brackets_when_their_definition_comes() -> Non
 
 def test_it_costs_the_same_per_character_at_the_end_of_a_long_reply() -> None:
     """The page froze during long replies, parsed whole at each token (open-webui/open-webui#3620)."""
-    paragraph = (
-        "Some words with `code` and *more*, as replies have them.\n\n- a\n- b\n\n```py\nx = 1\n```\n\n"
-    )
+    paragraph = "Some words with `code` and *more*, as replies have them.\n\n- a\n- b\n\n```py\nx = 1\n```\n\n"
     renderer = StreamRenderer()
     costs = []
     for _ in range(4):
