@@ -5,6 +5,7 @@ It reads rows and settings and changes nothing; `queue.submit` calls it.
 
 import unicodedata
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,6 +15,10 @@ from generation.engine.spec import ModelSpec
 from generation.models import Job, Queue, Worker
 
 ROLES = ("system", "user", "assistant")
+
+# Letters, marks and symbols by their category that show nothing when they stand alone: fillers, the combining
+# grapheme joiner, the empty braille pattern, variation selectors.
+INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | frozenset(map(chr, range(0xFE00, 0xFE10)))
 
 
 class Refused(Exception):
@@ -32,7 +37,9 @@ def storable(text: str) -> str:
 
 def is_visible(text: str) -> bool:
     """Whether a person would see anything: blanks, controls and zero-width characters alone are nothing."""
-    return any(not char.isspace() and unicodedata.category(char) not in ("Cf", "Cc") for char in text)
+    return any(
+        not char.isspace() and unicodedata.category(char) not in ("Cf", "Cc") and char not in INVISIBLE for char in text
+    )
 
 
 def check_messages(messages: object) -> list[dict[str, str]]:
@@ -61,11 +68,12 @@ def check_length(text: str) -> None:
 
 def check_params(params: Mapping[str, object] | None, spec: ModelSpec) -> SamplingParams:
     try:
-        return SamplingParams.parse(
+        sampling = SamplingParams.parse(
             params or {}, max_new_tokens=conf.max_new_tokens(), default_new_tokens=spec.default_new_tokens
         )
     except ParamsError as error:
         raise Refused("bad_params", str(error)) from None
+    return replace(sampling, stop=tuple(map(storable, sampling.stop)))
 
 
 def check_model(name: str | None, now: datetime) -> ModelSpec:

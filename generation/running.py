@@ -27,6 +27,7 @@ from generation.engine import (
     SamplingParams,
     Sequence,
 )
+from generation.engine.params import ParamsError
 from generation.models import Job
 
 logger = logging.getLogger(__name__)
@@ -121,12 +122,12 @@ def _generate(claim: Claim, output: Output, engine: Engine, writer: TokenWriter)
     if claim.cause is None:
         try:
             prompt_ids = engine.encode(job.messages)
-            params = SamplingParams.parse(job.params, max_new_tokens=conf.max_new_tokens())
+            params = _params(job)
             sequence = engine.submit(prompt_ids, params, identifier=(job.pk, job.epoch), generated_ids=output.ids)
         except PromptTooLong as error:
             _fail(claim, writer, "prompt_too_long", str(error))
             return
-        except PromptError as error:
+        except (PromptError, ParamsError) as error:
             _fail(claim, writer, "bad_params", str(error))
             return
         claim.begin(sequence)
@@ -135,6 +136,15 @@ def _generate(claim: Claim, output: Output, engine: Engine, writer: TokenWriter)
         _end(claim, output, writer, event)
     else:
         _stopped(claim, output, writer, {})
+
+
+def _params(job: Job) -> SamplingParams:
+    """As they were accepted. A ceiling that is lower here bounds the reply and refuses nothing."""
+    ceiling = conf.max_new_tokens()
+    bounded = {
+        name: min(job.params[name], ceiling) for name in ("max_new_tokens", "min_new_tokens") if name in job.params
+    }
+    return SamplingParams.parse(job.params | bounded, max_new_tokens=ceiling)
 
 
 def _end(claim: Claim, output: Output, writer: TokenWriter, event: Event) -> None:
