@@ -1,6 +1,7 @@
 """A worker's two watching threads: the lease that keeps its row alive, and the control channel."""
 
 import logging
+import os
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CLEAR_EVERY_SECONDS = 3600.0
+WEDGED_STATUS = 70
 
 
 class LeaseThread:
     """Each tick: refresh the row, look at the rows of what runs here, bring back the jobs of dead workers.
 
-    The row is refreshed only while every engine steps or is idle, so a wedged engine loses its lease.
+    The row is refreshed only while every engine steps or is idle, so a wedged engine loses its lease, and its jobs
+    go on elsewhere; some time later the process ends itself.
     """
 
     def __init__(self, process: "WorkerProcess") -> None:
@@ -61,8 +64,14 @@ class LeaseThread:
 
     def _refresh(self) -> None:
         process = self._process
-        if not self._engines_live():
-            logger.error("an engine has not finished a step for %g s; the lease is not refreshed", conf.lease_seconds())
+        wedged = self._wedged_seconds()
+        if wedged > 2 * conf.lease_seconds():
+            # Nothing in this process can end a step that never returns; its supervisor can start a new process.
+            logger.critical("an engine has not finished a step for %.0f s; this worker ends itself", wedged)
+            logging.shutdown()
+            os._exit(WEDGED_STATUS)
+        if wedged > conf.lease_seconds():
+            logger.error("an engine has not finished a step for %.0f s; the lease is not refreshed", wedged)
             return
         fields: dict[str, object] = {"last_seen_at": instants.now(), "busy": len(process.claims)}
         try:
@@ -78,13 +87,10 @@ class LeaseThread:
             self._clear_at = time.monotonic() + CLEAR_EVERY_SECONDS
             retention.clear_old_messages()
 
-    def _engines_live(self) -> bool:
-        silent_since = time.monotonic() - conf.lease_seconds()
-        for engine in list(self._process.engines.values()):
-            stats = engine.stats()
-            if stats.running + stats.waiting and not stats.idle and stats.last_step_at < silent_since:
-                return False
-        return True
+    def _wedged_seconds(self) -> float:
+        """How long the slowest engine has been at one step; 0 where all are idle."""
+        busy = [stats for engine in list(self._process.engines.values()) if not (stats := engine.stats()).idle]
+        return max((time.monotonic() - stats.last_step_at for stats in busy), default=0.0)
 
     def _look_at_claims(self) -> None:
         """Stop what was cancelled, what another claim has taken over, and what took too long."""

@@ -127,6 +127,8 @@ class Engine:
         with self._wake:
             if self._closed:
                 raise EngineClosed
+            if self.stats().idle:
+                self._last_step_at = time.monotonic()  # idleness is no step that takes long
             self._inbox.append(sequence)
             self._wake.notify_all()
         return sequence
