@@ -99,6 +99,8 @@ class WorkerProcess:
         for engine in self.engines.values():
             engine.start()
         self.control.start()
+        if policy := stream.evicting_policy(stream.sync_client()):
+            logger.warning("Redis may throw away replies when it is full: set maxmemory-policy noeviction, not %s", policy)
         self.wake_others()
 
     def claim(self, task_id: str) -> Job | None:

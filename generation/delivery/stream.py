@@ -113,6 +113,15 @@ def redis_id(client: redis.Redis) -> str:
     return stored.decode()
 
 
+def evicting_policy(client: redis.Redis) -> str:
+    """The policy by which this Redis throws keys away when it is full; empty if it keeps them or doesn't tell."""
+    try:
+        policy = client.config_get("maxmemory-policy").get("maxmemory-policy", "noeviction")
+    except redis.RedisError:
+        return ""  # hosted servers often forbid the question
+    return "" if policy == "noeviction" else str(policy)
+
+
 def read_entries(client: redis.Redis, job_id: UUID) -> list[Entry]:
     """All entries of a job's stream, for a thread."""
     return [parse_entry(*entry) for entry in client.xrange(tokens_key(job_id))]
