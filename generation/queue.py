@@ -199,6 +199,9 @@ def requeue(job: Job) -> bool:
     """Put a failed job back in line as if it were new; False if it is not failed."""
     now = instants.now()
     with line.changing(job.queue_id) as queue:
+        # Only then a place: joining the line moves its virtual time.
+        if not Job.objects.filter(pk=job.pk, state=State.FAILED).exists():
+            return False
         arrival, order_key = line.place_new(queue, job.user_id, Priority(job.priority))
         changed = Job.objects.filter(pk=job.pk, state=State.FAILED).update(
             state=State.QUEUED,
@@ -210,7 +213,10 @@ def requeue(job: Job) -> bool:
             origin=0,
             discarded_origin=F("epoch"),
             last_seq=0,
+            prompt_tokens=0,
             completion_tokens=0,
+            cached_tokens=0,
+            timings={},
             error_code="",
             error_message="",
             error_traceback="",

@@ -1,0 +1,492 @@
+"""States of a job: each change happens once, under the epoch of its claim, and is told after its commit."""
+
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery.signals import before_task_publish
+from django.db import DatabaseError, connections, transaction
+from django.dispatch import Signal
+from django.utils import timezone
+
+from chatsite.local import ports
+from generation import line, queue, signals
+from generation.delivery import stream
+from generation.models import Job, Queue
+from tests.environment import ROOT
+from tests.generation.asking import ask, claim, in_threads, person
+from tests.generation.rows import make_job, make_worker
+from tests.site import PATIENCE_SECONDS, clean_environment
+
+State = Job.State
+
+
+@pytest.fixture(autouse=True)
+def one_model(settings: Any) -> None:
+    settings.GENERATION_MODELS = "mock=mock:"
+    settings.GENERATION_MAX_JOBS_PER_USER = settings.GENERATION_MESSAGES_PER_MINUTE = 10_000
+
+
+@pytest.fixture
+def published() -> Iterator[list[tuple[str, str]]]:
+    """(task id, job it was sent for) of each message that goes to the broker."""
+    sent: list[tuple[str, str]] = []
+
+    def note(headers: dict[str, Any], body: Any, **_: Any) -> None:
+        sent.append((headers["id"], body[1]["sent_for"]))
+
+    before_task_publish.connect(note)
+    yield sent
+    before_task_publish.disconnect(note)
+
+
+@pytest.fixture
+def told() -> Iterator[list[tuple[str, Job, bool]]]:
+    """(signal's name, job, whether it was sent inside a transaction)."""
+    heard: list[tuple[str, Job, bool]] = []
+    receivers = []
+    for name in ("job_started", "job_finished", "job_failed", "job_cancelled"):
+
+        def hear(sender: Any, job: Job, name: str = name, **_: Any) -> None:
+            heard.append((name, job, connections["default"].in_atomic_block))
+
+        signal: Signal = getattr(signals, name)
+        signal.connect(hear)
+        receivers.append((signal, hear))
+    yield heard
+    for signal, receiver in receivers:
+        signal.disconnect(receiver)
+
+
+def running_job(**fields: Any) -> Job:
+    return make_job(State.RUNNING, worker=make_worker(), attempt=1, **fields)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda job, epoch: queue.end(job.pk, epoch, State.FINISHED, text="theirs"),
+        lambda job, epoch: queue.end(job.pk, epoch, State.FAILED, text="theirs"),
+        lambda job, epoch: queue.put_back(job.pk, epoch, drained=False, text="theirs"),
+        lambda job, epoch: queue.put_back(job.pk, epoch, drained=True, text="theirs"),
+    ],
+)
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_it_lets_an_older_claim_change_nothing(change: Callable[[Job, int], bool], cancelled: bool) -> None:
+    job = running_job(epoch=3, text="mine", cancel_requested_at=timezone.now() if cancelled else None)
+    assert not change(job, 2)
+    assert not change(job, 4)
+    job.refresh_from_db()
+    assert (job.state, job.epoch, job.attempt, job.text) == (State.RUNNING, 3, 1, "mine")
+
+
+@pytest.mark.django_db
+def test_it_lets_an_older_claim_report_no_progress() -> None:
+    job = running_job(epoch=3, completion_tokens=5)
+    Job.objects.update(attempt=2)
+    older = Job.objects.get()
+    older.epoch = 2
+    queue.note_progress(older, 100)
+    job.refresh_from_db()
+    assert (job.attempt, job.completion_tokens) == (2, 5)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("state", Job.FINAL)
+def test_it_never_changes_an_end(state: Job.State) -> None:
+    job = make_job(state, text="the end")
+    assert not queue.end(job.pk, job.epoch, State.FINISHED, text="another")
+    assert not queue.put_back(job.pk, job.epoch, drained=False)
+    assert queue.cancel(job)
+    assert not queue.move_to_front(job)
+    job.refresh_from_db()
+    assert (job.state, job.text, job.cancel_requested_at) == (state, "the end", None)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_it_lets_one_of_many_ends_win() -> None:
+    job = running_job()
+    ends = [State.FINISHED, State.FAILED, State.CANCELLED]
+
+    def act(index: int) -> bool:
+        if index == 7:
+            return queue.put_back(job.pk, 1, drained=False)
+        return queue.end(job.pk, 1, ends[index % 3], text=str(index))
+
+    assert sorted(map(str, in_threads(8, act))) == ["False"] * 7 + ["True"]
+
+
+@pytest.mark.django_db
+def test_it_raises_the_epoch_with_each_claim_and_never_resets_it() -> None:
+    worker = make_worker()
+    ask()
+    for epoch in (1, 2):
+        job = claim(worker)
+        assert job is not None and job.epoch == epoch
+        queue.put_back(job.pk, job.epoch, drained=True)
+    job = claim(worker)
+    assert job is not None
+    queue.end(job.pk, job.epoch, State.FAILED)
+    assert queue.requeue(job)
+    again = claim(worker)
+    assert again is not None and again.epoch == 4
+
+
+@pytest.mark.django_db
+def test_it_notes_who_claimed_a_job_and_when() -> None:
+    worker, asked = make_worker(), ask()
+    job = queue.claim("gpu", ["mock"], worker, "the-task")
+    assert job == asked
+    assert (job.state, job.worker, job.task_id) == (State.RUNNING, worker, "the-task")
+    assert job.started_at is not None and job.first_started_at == job.started_at >= job.queued_at
+    queue.put_back(job.pk, job.epoch, drained=True)
+    again = claim(worker)
+    assert again is not None and again.started_at is not None
+    assert again.first_started_at == job.first_started_at < again.started_at
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("fields", [{"draining": True}, {"stopped_at": timezone.now()}])
+def test_it_gives_a_draining_or_stopped_worker_nothing(fields: dict[str, Any]) -> None:
+    ask()
+    assert claim(make_worker(**fields)) is None
+
+
+@pytest.mark.django_db
+def test_it_puts_a_job_back_before_all_that_waited_behind_it() -> None:
+    worker = make_worker()
+    first = ask("ada")
+    assert claim(worker) == first
+    for number in range(5):
+        ask(f"person{number}")
+    queue.put_back(first.pk, 1, drained=False, text="so far", last_seq=2)
+    first.refresh_from_db()
+    assert (first.state, first.worker, first.text) == (State.QUEUED, None, "so far")
+    assert claim(worker) == first
+
+
+@pytest.mark.django_db
+def test_it_refuses_no_job_that_comes_back_by_a_limit(settings: Any) -> None:
+    worker, job = make_worker(), ask()
+    claim(worker)
+    settings.GENERATION_MAX_QUEUE_SIZE = settings.GENERATION_MAX_JOBS_PER_USER = 1
+    ask("bob")
+    assert queue.put_back(job.pk, 1, drained=False)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("drained", [True, False])
+def test_it_cancels_a_job_that_comes_back_after_it_was_asked_to_stop(drained: bool) -> None:
+    job = running_job()
+    assert not queue.cancel(job)
+    job.refresh_from_db()
+    assert job.state == State.RUNNING and job.cancel_requested_at is not None
+    asked_at = job.cancel_requested_at
+    assert not queue.cancel(job)
+    assert queue.put_back(job.pk, 1, drained=drained, text="so far", last_seq=3)
+    job.refresh_from_db()
+    assert (job.state, job.text, job.last_seq, job.cancel_requested_at) == (State.CANCELLED, "so far", 3, asked_at)
+    assert job.ended_at is not None
+
+
+@pytest.mark.django_db
+def test_it_lets_a_reply_that_ends_first_win_over_its_cancellation() -> None:
+    job = running_job()
+    queue.cancel(job)
+    assert queue.end(job.pk, 1, State.FINISHED, text="all of it")
+    job.refresh_from_db()
+    assert job.state == State.FINISHED
+
+
+@pytest.mark.django_db
+def test_it_counts_no_drain_as_a_failed_attempt() -> None:
+    worker, job = make_worker(), ask()
+    for _ in range(5):
+        claimed = claim(worker)
+        assert claimed is not None and claimed.attempt == 1
+        assert queue.note_progress(claimed, 0)
+        queue.put_back(job.pk, claimed.epoch, drained=True)
+
+
+@pytest.mark.django_db
+def test_it_gives_up_after_three_claims_without_progress() -> None:
+    worker, job = make_worker(), ask()
+    allowed = []
+    for _ in range(4):
+        claimed = claim(worker)
+        assert claimed is not None
+        allowed.append(queue.note_progress(claimed, 0))
+        queue.put_back(job.pk, claimed.epoch, drained=False)
+    assert allowed == [True, True, True, False]
+
+
+@pytest.mark.django_db
+def test_it_goes_on_as_long_as_each_claim_brings_tokens() -> None:
+    worker, job = make_worker(), ask()
+    for tokens in (0, 0, 1, 1, 1, 5, 9):
+        claimed = claim(worker)
+        assert claimed is not None
+        assert queue.note_progress(claimed, tokens)
+        queue.put_back(job.pk, claimed.epoch, drained=False)
+
+
+@pytest.mark.django_db
+def test_it_requeues_a_failed_job_as_if_it_were_new() -> None:
+    worker = make_worker()
+    job = ask()
+    claimed = claim(worker)
+    assert claimed is not None
+    queue.end(
+        job.pk,
+        1,
+        State.FAILED,
+        text="half",
+        origin=1,
+        last_seq=4,
+        prompt_tokens=3,
+        completion_tokens=3,
+        cached_tokens=1,
+        timings={"total": 1.0},
+        error_code="engine_error",
+        error_message="it broke",
+        error_traceback="Traceback",
+    )
+    later = ask("bob")
+    job.refresh_from_db()
+    assert queue.requeue(job)
+    assert not queue.requeue(job)
+    job.refresh_from_db()
+    assert (job.state, job.attempt, job.epoch, job.discarded_origin) == (State.QUEUED, 0, 1, 1)
+    assert (job.text, job.origin, job.last_seq, job.timings) == ("", 0, 0, {})
+    assert (job.prompt_tokens, job.completion_tokens, job.cached_tokens) == (0, 0, 0)
+    assert (job.error_code, job.error_message, job.error_traceback) == ("", "", "")
+    assert (job.first_started_at, job.started_at, job.ended_at, job.worker) == (None, None, None, None)
+    assert list(line.positions("gpu")) == [later.pk, job.pk]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("state", [state for state in State if state != State.FAILED])
+def test_it_requeues_only_what_failed_and_moves_nothing_for_the_rest(state: Job.State) -> None:
+    job = make_job(state)
+    before = Queue.objects.get().virtual_time
+    assert not queue.requeue(job)
+    assert Queue.objects.get().virtual_time == before
+
+
+@pytest.mark.django_db
+def test_it_expires_what_waited_too_long_but_nothing_that_has_started_once(settings: Any) -> None:
+    settings.GENERATION_MAX_WAIT_SECONDS = 60
+    old = timezone.now() - timedelta(seconds=61)
+    late, started, fresh = ask(), ask(), ask()
+    Job.objects.filter(pk__in=[late.pk, started.pk]).update(queued_at=old)
+    Job.objects.filter(pk=started.pk).update(first_started_at=old)
+    assert queue.expire("gpu") == 1
+    assert queue.expire("gpu") == 0
+    late.refresh_from_db()
+    assert late.state == State.EXPIRED and late.ended_at is not None
+    assert set(line.positions("gpu")) == {started.pk, fresh.pk}
+
+
+@pytest.mark.django_db
+def test_it_expires_at_the_claim_too_and_takes_the_next(settings: Any) -> None:
+    late, fresh = ask("ada"), ask("bob")
+    Queue.objects.update(max_wait_seconds=60)
+    Job.objects.filter(pk=late.pk).update(queued_at=timezone.now() - timedelta(seconds=61))
+    assert claim(make_worker()) == fresh
+    late.refresh_from_db()
+    assert late.state == State.EXPIRED
+
+
+@pytest.mark.django_db(transaction=True)
+def test_it_sends_a_wake_for_each_prompt_once_it_is_committed(published: list[tuple[str, str]]) -> None:
+    """A delayed send returned no task id, so that nobody could stop the task before it began
+    (celery/celery#8976)."""
+    with transaction.atomic():
+        job = ask()
+        assert job.task_id
+        assert Job.objects.get().task_id == job.task_id
+        assert published == []
+    assert published == [(job.task_id, str(job.pk))]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_it_leaves_no_trace_of_a_prompt_whose_transaction_is_rolled_back(published: list[tuple[str, str]]) -> None:
+    user = person("ada")
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        ask(user.username)
+        raise ZeroDivisionError
+    assert not Job.objects.exists()
+    assert published == []
+    assert claim(make_worker()) is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_it_starts_a_prompt_only_after_the_commit_of_the_transaction_around_it() -> None:
+    """Workers were sent ids of rows that were not committed yet (getsentry/sentry#89284)."""
+    worker, user = make_worker(), person("ada")
+    submitted, claimed = threading.Event(), threading.Event()
+    result: list[Job | None] = []
+
+    def act(index: int) -> None:
+        if index == 0:
+            with transaction.atomic():
+                ask(user.username)
+                submitted.set()
+                # The claim either finds nothing or waits for this transaction's end.
+                claimed.wait(0.5)
+            return
+        submitted.wait()
+        result.append(claim(worker))
+        claimed.set()
+
+    assert in_threads(2, act) == [None, None]
+    job = result[0] or claim(worker)
+    assert job is not None and job.state == State.RUNNING
+
+
+@pytest.mark.django_db(transaction=True)
+def test_it_gives_every_wake_a_task_id_of_its_own(published: list[tuple[str, str]]) -> None:
+    """A task id that was revoked once swallows every later message with it."""
+    job = ask()
+    claimed = claim(make_worker())
+    assert claimed is not None
+    queue.put_back(job.pk, 1, drained=True)
+    claim(make_worker())
+    queue.end(job.pk, 2, State.FAILED)
+    queue.requeue(job)
+    queue.pause("gpu")
+    queue.resume("gpu")
+    assert len({task_id for task_id, _ in published}) == len(published) == 4
+
+
+@pytest.mark.django_db(transaction=True)
+def test_it_tells_of_each_change_after_its_commit_with_a_fresh_job(told: list[tuple[str, Job, bool]]) -> None:
+    worker = make_worker()
+    finished, failed, stopped, waiting = (ask(f"person{number}") for number in range(4))
+    for end in (State.FINISHED, State.FAILED, State.CANCELLED):
+        job = claim(worker)
+        assert job is not None
+        queue.end(job.pk, job.epoch, end, text="said")
+    queue.cancel(waiting)
+    assert [(name, job.pk, job.state) for name, job, _ in told] == [
+        ("job_started", finished.pk, State.RUNNING),
+        ("job_finished", finished.pk, State.FINISHED),
+        ("job_started", failed.pk, State.RUNNING),
+        ("job_failed", failed.pk, State.FAILED),
+        ("job_started", stopped.pk, State.RUNNING),
+        ("job_cancelled", stopped.pk, State.CANCELLED),
+        ("job_cancelled", waiting.pk, State.CANCELLED),
+    ]
+    assert {job.text for name, job, _ in told if job.pk == finished.pk and job.is_final} == {"said"}
+    assert not any(inside for _, _, inside in told)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_it_tells_nothing_of_a_change_that_is_rolled_back(told: list[tuple[str, Job, bool]]) -> None:
+    job = ask()
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        queue.cancel(job)
+        raise ZeroDivisionError
+    assert told == []
+    assert Job.objects.get().state == State.QUEUED
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("error", [ValueError("broken"), DatabaseError("broken")])
+def test_it_leaves_a_job_alone_whose_receiver_raises(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    def broken(**_: Any) -> None:
+        raise error
+
+    every = (signals.job_started, signals.job_finished)
+    for signal in every:
+        signal.connect(broken)
+    try:
+        ask()
+        job = claim(make_worker())
+        assert job is not None and job.state == State.RUNNING
+        assert queue.end(job.pk, 1, State.FINISHED, text="said")
+    finally:
+        for signal in every:
+            signal.disconnect(broken)
+    assert Job.objects.get().text == "said"
+    assert "broken" in caplog.text
+
+
+@pytest.mark.django_db(transaction=True)
+def test_it_tells_the_worker_to_stop_at_once_and_once(settings: Any) -> None:
+    job = running_job()
+    with stream.sync_client().pubsub(ignore_subscribe_messages=True) as heard:
+        heard.subscribe(f"generation:control:{job.worker_id}")
+        heard.get_message(timeout=1)
+        queue.cancel(job)
+        queue.cancel(job)
+        messages = [heard.get_message(timeout=0.2) for _ in range(4)]
+    assert [message["data"] for message in messages if message] == [str(job.pk).encode()]
+
+
+ASK_AND_CANCEL = """
+import django
+django.setup()
+from tests.generation.asking import ask
+from generation import queue
+job = ask()
+print(job.state, queue.cancel(job), job.state)
+"""
+
+
+def test_it_accepts_a_prompt_while_the_broker_is_down(tmp_path: Path) -> None:
+    env = clean_environment(
+        DJANGO_SETTINGS_MODULE="chatsite.settings",
+        CHATSITE_VAR=str(tmp_path),
+        DATABASE_URL=f"sqlite:///{tmp_path / 'db.sqlite3'}",
+        SECRET_KEY="for-this-test-only",
+        REDIS_URL=f"redis://127.0.0.1:{ports.any_free()}/0",
+        GENERATION_MODELS="mock=mock:",
+    )
+    subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=env, check=True)
+    asked = subprocess.run(
+        [sys.executable, "-c", ASK_AND_CANCEL],
+        cwd=ROOT,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+    )
+    assert asked.stdout.split() == ["queued", "True", "cancelled"], asked.stderr
+    assert "a worker's next tick finds the job" in asked.stderr
+
+
+@pytest.mark.django_db(transaction=True)
+def test_it_meets_no_lock_while_threads_end_jobs_and_others_write() -> None:
+    """The default database answered `database is locked` at once, whatever its timeout, when a transaction read
+    first and wrote later (learningequality/kolibri#13878)."""
+    worker = make_worker()
+    each = 25
+    for number in range(4 * each):
+        ask(f"person{number % 10}")
+    user = person("other")
+
+    def act(index: int) -> int:
+        done = 0
+        for _ in range(each):
+            if index < 4:
+                job = claim(worker)
+                assert job is not None
+                queue.note_progress(job, 1)
+                done += queue.end(job.pk, job.epoch, State.FINISHED, text="said " * 200)
+            elif index < 6:
+                done += queue.cancel(ask(user.username))
+            else:
+                user.first_name = uuid.uuid4().hex
+                user.save(update_fields=["first_name"])
+                done += Queue.objects.filter(pk="gpu").exists()
+        return done
+
+    assert in_threads(8, act) == [each] * 8
