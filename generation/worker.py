@@ -100,7 +100,7 @@ class WorkerProcess:
             engine.start()
         self.control.start()
         if policy := stream.evicting_policy(stream.sync_client()):
-            logger.warning("Redis may throw away replies when it is full: set maxmemory-policy noeviction, not %s", policy)
+            logger.warning("Redis may throw replies away when it is full: its maxmemory-policy is %s", policy)
         self.wake_others()
 
     def claim(self, task_id: str) -> Job | None:
