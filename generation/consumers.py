@@ -210,7 +210,7 @@ class JobConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
                 return
             handle = self._client_frames.get(frame["type"])
             if handle is None:
-                raise Refused("bad_frame", f"There is no frame type {admission.storable(frame['type'])[:50]!r}.")
+                raise Refused("bad_frame", f"There is no frame type {frame['type'][:50]!r}.")
             await handle(frame)
         except Refused as refused:
             await self.refuse(refused.code, refused.message, frame)
@@ -222,6 +222,8 @@ class JobConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             await self.refuse("queue_unavailable", "Something went wrong on our side. Try again.", frame)
 
     async def refuse(self, code: str, message: str, frame: Frame | None) -> None:
+        # What a client sent may be in the message: a lone surrogate in it could not be sent.
+        message = admission.storable(message)
         await self.send_frame({"type": "error", "code": code, "message": message, "ref": frames.reference(frame)})
 
     async def _on_prompt(self, frame: Frame) -> None:
@@ -274,8 +276,8 @@ class JobConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         if frame["type"] == "queued":
             frame |= self._described.get(job_id, {})
         await self.deliver(job_id, frame)
-        if frame["type"] in ENDS and (reader := self._readers.get(job_id)):
-            hub().remove(reader)
+        if frame["type"] in ENDS:
+            await self._unfollow(job_id)
 
     async def _on_follow(self, frame: Frame) -> None:
         after = frames.whole_number(frame, "after", 0)

@@ -4,7 +4,7 @@ import json
 from typing import Any
 from uuid import UUID
 
-from generation.admission import Refused
+from generation.admission import Refused, storable
 
 Frame = dict[str, Any]
 
@@ -28,7 +28,7 @@ def reference(frame: Frame | None) -> str | None:
     for name in ("id", "job"):
         value = (frame or {}).get(name)
         if isinstance(value, str):
-            return value[:100]
+            return storable(value[:100])
     return None
 
 

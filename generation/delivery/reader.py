@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
 
+import redis
+
 from generation.delivery import stream
 from generation.delivery.rows import JobRow, read_row
 
@@ -57,7 +59,8 @@ class JobReader:
             row = row or await read_row(self.job_id)
             if row is None:
                 return
-            if announce_queued and row.state != "queued":
+            never_started = row.is_final and not row.epoch
+            if row.state != "queued" and (announce_queued or never_started):
                 await self._emit_queued(row, (1, 1, False))
             await self._take_row(row)
 
@@ -116,22 +119,18 @@ class JobReader:
             await self._announce(row)
             await self._fill()
         else:
+            if row.epoch:
+                await self._announce(row)
             await self._finish_from(row)
 
     async def _take_token(self, message: dict[str, Any]) -> None:
         seq, origin, epoch = message["seq"], message["origin"], message["epoch"]
-        if epoch < self._announced_epoch:
+        if epoch < self._announced_epoch or not await self._is_announced(epoch):
             return
         if seq != self.seq + 1 or (self.origin is not None and origin != self.origin) or not self._room():
             if seq > self.seq or origin != self.origin:
                 await self._fill()
             return
-        if epoch > self._announced_epoch:
-            row = await read_row(self.job_id)
-            if row is None or row.epoch < epoch:
-                return
-            self.row = row
-            await self._announce(row)
         self.origin = origin
         await self._emit_entry(seq, message["text"], message.get("end"))
 
@@ -145,10 +144,12 @@ class JobReader:
         while not self.ended and self._room():
             client = stream.async_client()
             async with client.pipeline(transaction=True) as pipe:
-                pipe.hget(stream.owner_key(self.job_id), "origin")
+                pipe.hmget(stream.owner_key(self.job_id), "origin", "epoch")
                 pipe.xrange(stream.tokens_key(self.job_id), min=f"({self.seq}-0", count=self._batch())
-                stored_origin, raw = await pipe.execute()
-            origin = int(stored_origin or 0)
+                owner, raw = await pipe.execute()
+            origin, epoch = (int(number or 0) for number in owner)
+            if not await self._is_announced(epoch):
+                return
             if origin and self.origin is not None and origin != self.origin:
                 await self._snapshot(origin)
                 continue
@@ -196,14 +197,32 @@ class JobReader:
     def _batch(self) -> int:
         return WINDOW if self._window is None else self._window - (self.seq - self.acked)
 
+    async def _is_announced(self, epoch: int) -> bool:
+        """Before an entry of a new epoch comes its `started`; False while the row doesn't know that epoch."""
+        if epoch > self._announced_epoch:
+            row = await read_row(self.job_id)
+            if row is None or row.epoch < epoch:
+                return False
+            await self._announce(row)
+        return True
+
     async def _announce(self, row: JobRow) -> None:
         if row.epoch > self._announced_epoch:
+            origin = row.origin or await self._origin_under(row.epoch)
             self._announced_epoch = row.epoch
             self._place = None
             frame: Frame = {"type": "started", "waited_seconds": row.waited_seconds, "attempt": row.attempt}
-            if self.origin is not None:
-                frame["origin"] = self.origin
+            if origin:
+                frame["origin"] = origin
             await self._emit(frame)
+
+    async def _origin_under(self, epoch: int) -> int:
+        """The stream's origin, 0 if this claim has not declared one yet or Redis doesn't say."""
+        try:
+            owner = await stream.async_client().hmget(stream.owner_key(self.job_id), "epoch", "origin")
+        except (redis.RedisError, OSError):
+            return 0
+        return int(owner[1] or 0) if int(owner[0] or 0) == epoch else 0
 
     async def _emit_queued(self, row: JobRow, place: tuple[int, int, bool]) -> None:
         self._place = place

@@ -1,0 +1,323 @@
+"""The protocol over real sockets: frames, their order, and that every reader gets each token once."""
+
+import json
+from uuid import UUID, uuid4
+
+import pytest
+
+from tests.chat.sockets import Frame, Person, Socket, job_row, people, rows
+from tests.site import Site
+
+FINITE = {"max_new_tokens": 12}
+
+
+@pytest.fixture
+def ada(site: Site) -> Person:
+    return people(site, "ada")[0]
+
+
+def check_order(frames: list[Frame]) -> None:
+    """queued*, started, prefill*, token*, one end; seq rising by one."""
+    kinds = [frame["type"] for frame in frames]
+    ranks = [{"queued": 0, "started": 1, "prefill": 2, "token": 3}.get(kind, 4) for kind in kinds]
+    assert ranks == sorted(ranks), kinds
+    assert kinds.count("started") == 1
+    assert ranks.count(4) == 1
+    tokens = [frame["seq"] for frame in frames if frame["type"] == "token"]
+    assert tokens == list(range(1, len(tokens) + 1))
+    assert frames[-1]["seq"] == len(tokens) + 1
+
+
+def test_it_says_hello(ada: Person) -> None:
+    with ada.socket() as socket:
+        hello = socket.hello
+    assert hello["protocol"] == 1
+    assert hello["conversation"] is None
+    assert hello["active"] == []
+    assert [model["name"] for model in hello["models"]] == ["mock"]
+    assert hello["limits"]["max_prompt_chars"] > 0
+
+
+def test_it_streams_a_reply_in_order_and_keeps_what_it_sent(ada: Person, site: Site) -> None:
+    with ada.socket() as socket:
+        queued = socket.prompt("one two three", params=FINITE)
+        job = queued["job"]
+        end = socket.end(job)
+        check_order(socket.of(job))
+        text = socket.text(job)
+    assert text == "one two three one two three one two three one two three"
+    assert job_row(site, job) == ("finished", text, 13, "length")
+    assert end["reason"] == "length"
+    assert end["usage"] == {"prompt_tokens": 3, "completion_tokens": 12, "cached_tokens": 0}
+    assert set(end["timings"]) == {"queue", "prefill", "first_token", "total"}
+    assert queued["text"] == "one two three"
+    assert (queued["position"], queued["queue_size"]) == (1, 1)
+    assert {"message", "reply", "conversation", "client_id", "eta_seconds", "paused"} <= set(queued)
+    frames = socket.of(job)
+    assert {frame["conversation"] for frame in frames} == {queued["conversation"]}
+    assert len({frame["origin"] for frame in frames if frame["type"] == "token"}) == 1
+
+
+def test_a_stop_string_ends_the_reply(ada: Person, site: Site) -> None:
+    with ada.socket() as socket:
+        job = socket.prompt("red green blue", params={"stop": ["blue"]})["job"]
+        assert socket.end(job)["reason"] == "stop_string"
+        assert socket.text(job) == "red green "
+    assert job_row(site, job)[:2] == ("finished", "red green ")
+
+
+def test_a_conversation_begins_with_its_first_prompt_and_goes_on_on_that_socket(ada: Person, site: Site) -> None:
+    with ada.socket() as socket:
+        first = socket.prompt("alpha", params=FINITE)
+        socket.end(first["job"])
+        second = socket.prompt("beta", params=FINITE)
+        socket.end(second["job"])
+    assert first["conversation"] == second["conversation"]
+    with ada.socket(first["conversation"]) as again:
+        assert again.hello["conversation"] == first["conversation"]
+    (messages,) = rows(site, "SELECT messages FROM generation_job WHERE id = ?", UUID(second["job"]).hex)[0]
+    contents = [(message["role"], message["content"]) for message in json.loads(messages)]
+    assert contents == [("user", "alpha"), ("assistant", " ".join(["alpha"] * 12)), ("user", "beta")]
+
+
+def test_an_unused_socket_leaves_no_conversation(ada: Person, site: Site) -> None:
+    with ada.socket() as socket:
+        socket.send("prompt", id=str(uuid4()), text="   ")
+        assert socket.error()["code"] == "empty_prompt"
+    own = "SELECT count(*) FROM chat_conversation c JOIN auth_user u ON u.id = c.user_id WHERE u.username = ?"
+    assert rows(site, own, ada.name) == [(0,)]
+
+
+def messages_of(site: Site, job: str) -> list[str]:
+    (messages,) = rows(site, "SELECT messages FROM generation_job WHERE id = ?", UUID(job).hex)[0]
+    return [message["content"] for message in json.loads(messages)]
+
+
+def test_prompts_may_overlap_and_unfinished_turns_are_left_out(ada: Person, site: Site) -> None:
+    with ada.socket() as socket:
+        first = socket.prompt("slow words", params={"max_new_tokens": 200})
+        socket.until("token", job=first["job"])
+        second = socket.prompt("meanwhile", params={"max_new_tokens": 3})
+        socket.end(second["job"])
+        socket.send("cancel", job=first["job"])
+        assert not [frame for frame in socket.of(first["job"]) if frame["type"] in ("cancelled", "finished")]
+        socket.end(first["job"])
+        rooted = socket.prompt("anew", parent=None, params={"max_new_tokens": 3})
+        socket.end(rooted["job"])
+        child = socket.prompt("below", parent=second["reply"], params={"max_new_tokens": 3})
+        socket.end(child["job"])
+    assert messages_of(site, second["job"]) == ["meanwhile"]
+    assert messages_of(site, rooted["job"]) == ["anew"]
+    cut = socket.text(first["job"])
+    assert messages_of(site, child["job"]) == [
+        *("slow words", cut),
+        *("meanwhile", "meanwhile meanwhile meanwhile"),
+        "below",
+    ]
+
+
+# One id, one job.
+
+
+def test_the_same_id_sent_twice_at_once_is_one_job(ada: Person, site: Site) -> None:
+    """A double click or a resend after a reconnect made two jobs and two replies."""
+    client_id = str(uuid4())
+    with ada.socket() as one, ada.socket() as other:
+        for socket in (one, one, other):
+            socket.send("prompt", id=client_id, text="only once", params=FINITE)
+        answers = [one.until("queued"), one.until("queued"), other.until("queued")]
+        jobs = {answer["job"] for answer in answers}
+        assert len(jobs) == 1
+        assert len({answer["conversation"] for answer in answers}) == 1
+        (job,) = jobs
+        for socket in (one, other):
+            socket.end(job)
+            assert socket.text(job) == " ".join(["only once"] * 6)
+            assert [frame["seq"] for frame in socket.of(job, "token")] == list(range(1, 13))
+    with ada.socket(answers[0]["conversation"]) as later:
+        again = later.prompt("only once", client_id=client_id)
+        assert again["job"] == job
+        later.end(job)
+        assert later.text(job) == one.text(job)
+    assert rows(site, "SELECT count(*) FROM generation_job WHERE client_id = ?", UUID(client_id).hex) == [(1,)]
+    messages = "SELECT count(*) FROM chat_message WHERE conversation_id = ?"
+    assert rows(site, messages, UUID(answers[0]["conversation"]).hex) == [(2,)]
+
+
+# Stop.
+
+
+def test_it_cancels_a_running_reply_and_keeps_its_text(ada: Person, site: Site) -> None:
+    with ada.socket() as socket:
+        job = socket.prompt("a b c d", params={"max_new_tokens": 500})["job"]
+        socket.until(lambda frame: frame["type"] == "token" and frame["seq"] >= 5, job=job)
+        socket.send("cancel", job=job)
+        end = socket.end(job)
+        check_order(socket.of(job))
+        text = socket.text(job)
+    assert end["type"] == "cancelled"
+    assert job_row(site, job)[:3] == ("cancelled", text, end["seq"])
+    assert 5 <= len(text.split()) < 500
+
+
+def test_it_cancels_by_the_prompts_id(ada: Person) -> None:
+    client_id = str(uuid4())
+    with ada.socket() as socket:
+        socket.send("prompt", id=client_id, text="a b", params={"max_new_tokens": 500})
+        socket.send("cancel", id=client_id)
+        job = socket.until("queued")["job"]
+        assert socket.end(job)["type"] == "cancelled"
+        socket.send("cancel", job=job)
+        socket.still_answers()
+
+
+# Another reply, and going on.
+
+
+def test_it_writes_another_reply_to_the_same_prompt(ada: Person, site: Site) -> None:
+    with ada.socket() as socket:
+        first = socket.prompt("say it", params=FINITE)
+        socket.end(first["job"])
+        for message in (first["message"], first["reply"]):
+            client_id = str(uuid4())
+            socket.send("regenerate", id=client_id, message=message, params=FINITE)
+            other = socket.until(lambda frame, wanted=client_id: frame.get("client_id") == wanted)
+            assert other["message"] == first["message"]
+            assert other["reply"] != first["reply"]
+            socket.end(other["job"])
+            assert messages_of(site, other["job"]) == ["say it"]
+
+
+def go_on(socket: Socket, queued: Frame, **params: int) -> Frame:
+    client_id = str(uuid4())
+    socket.send("continue", id=client_id, message=queued["reply"], params=params)
+    return socket.until(lambda frame: client_id in (frame.get("client_id"), frame.get("ref")))
+
+
+def test_it_goes_on_with_a_reply_that_ended_at_its_length(ada: Person, site: Site) -> None:
+    with ada.socket() as socket:
+        first = socket.prompt("one two three", params={"max_new_tokens": 4})
+        socket.end(first["job"])
+        more = go_on(socket, first, max_new_tokens=3)
+        assert more["type"] == "queued"
+        assert (more["reply"], more["message"]) == (first["reply"], first["message"])
+        socket.end(more["job"])
+        assert socket.text(first["job"]) == "one two three one"
+        assert socket.text(more["job"]) == " two three one"
+        assert messages_of(site, more["job"]) == ["one two three", "one two three one"]
+    with ada.socket(first["conversation"], html=True) as html:
+        html.send("follow", job=more["job"])
+        html.end(more["job"])
+        last = html.of(more["job"], "html")[-1]
+        assert "one two three one two three one" in "".join(change[1] for change in last["changes"])
+
+
+def test_only_a_reply_that_ended_at_its_length_goes_on(ada: Person) -> None:
+    with ada.socket() as socket:
+        first = socket.prompt("one two", params={"stop": ["two"]})
+        socket.end(first["job"])
+        refused = go_on(socket, first)
+        assert (refused["type"], refused["code"]) == ("error", "bad_frame")
+
+
+# Followers.
+
+
+def test_two_tabs_see_the_same_reply(ada: Person) -> None:
+    with ada.socket() as typing:
+        first = typing.prompt("warm up", params={"max_new_tokens": 1})
+        typing.end(first["job"])
+        with ada.socket(first["conversation"]) as watching:
+            queued = typing.prompt("to both", params=FINITE)
+            heard = watching.until("queued")
+            same = ("job", "message", "reply", "client_id", "text")
+            assert [heard[key] for key in same] == [queued[key] for key in same]
+            for socket in (typing, watching):
+                socket.end(queued["job"])
+                check_order(socket.of(queued["job"]))
+            assert typing.text(queued["job"]) == watching.text(queued["job"]) == " ".join(["to both"] * 6)
+
+
+@pytest.mark.parametrize("after", [0, 7])
+def test_a_second_socket_follows_a_running_reply(ada: Person, after: int) -> None:
+    with ada.socket() as typing:
+        queued = typing.prompt("a b c d e", params={"max_new_tokens": 60})
+        job = queued["job"]
+        seen = typing.until(lambda frame: frame["type"] == "token" and frame["seq"] >= 10, job=job)
+        with ada.socket(queued["conversation"]) as second:
+            (active,) = second.hello["active"]
+            assert (active["job"], active["state"]) == (job, "running")
+            assert active["seq"] >= 10
+            second.send("follow", job=job, after=after, origin=seen["origin"])
+            second.end(job)
+            typing.end(job)
+            frames = second.of(job)
+            assert frames[0]["type"] == "started"
+            assert frames[0]["origin"] == seen["origin"]
+            tokens = [frame["seq"] for frame in second.of(job, "token")]
+            assert tokens == list(range(after + 1, 61))
+            assert typing.text(job).endswith(second.text(job))
+
+
+@pytest.mark.parametrize("after", [0, 5, 12])
+def test_it_follows_a_reply_that_has_ended(ada: Person, after: int) -> None:
+    with ada.socket() as socket:
+        queued = socket.prompt("a b c", params=FINITE)
+        job = queued["job"]
+        end = socket.end(job)
+    with ada.socket(queued["conversation"]) as later:
+        later.send("follow", job=job, after=after)
+        assert later.next()["type"] == "started"
+        assert later.end(job) == end
+        assert [frame["seq"] for frame in later.of(job, "token")] == list(range(after + 1, 13))
+
+
+def test_a_reply_of_another_origin_is_shown_anew(ada: Person) -> None:
+    with ada.socket() as socket:
+        queued = socket.prompt("a b c", params=FINITE)
+        job = queued["job"]
+        socket.end(job)
+    with ada.socket(queued["conversation"]) as later:
+        later.send("follow", job=job, after=5, origin=77)
+        later.end(job)
+        assert [frame["type"] for frame in later.of(job)] == ["started", "snapshot", "finished"]
+        assert later.text(job) == socket.text(job)
+
+
+def test_blocks_of_html_are_the_whole_reply_at_the_end(ada: Person) -> None:
+    text = "# Title\n\nsome *words* and `code`\n\n- item"
+    with ada.socket(html=True) as socket:
+        job = socket.prompt(text, params={"max_new_tokens": 40})["job"]
+        socket.end(job)
+        assert not socket.of(job, "token", "snapshot")
+        shown: list[str] = []
+        for frame in socket.of(job, "html"):
+            del shown[frame["blocks"] :]
+            for index, block in frame["changes"]:
+                shown[index:] = [block, *shown[index + 1 :]]
+    with ada.socket(socket.of(job)[0]["conversation"], html=True) as later:
+        later.send("follow", job=job)
+        later.end(job)
+        frames = later.of(job, "html")
+        whole = [block for _, block in frames[-1]["changes"]] or [block for _, block in frames[0]["changes"]]
+    assert len(frames) <= 2
+    assert "".join(shown) == "".join(whole)
+    assert "<h1" in whole[0]
+
+
+def test_a_page_that_reads_nothing_gets_256_tokens_and_the_rest_when_it_answers(ada: Person, site: Site) -> None:
+    """django/channels_redis#131: after about a hundred fast messages the rest of a reply was gone."""
+    with ada.socket() as socket:
+        socket.acknowledges = False
+        queued = socket.prompt("w", params={"max_new_tokens": 300})
+        job = queued["job"]
+        with ada.socket(queued["conversation"]) as other:
+            other.send("follow", job=job)
+            other.end(job)
+        socket.until(lambda frame: frame["type"] == "token" and frame["seq"] == 256, job=job)
+        socket.still_answers()
+        assert len(socket.of(job, "token")) == 256
+        socket.send("ack", job=job, seq=200)
+        socket.end(job)
+        check_order(socket.of(job))
+        assert socket.text(job) == job_row(site, job)[1]
