@@ -15,9 +15,8 @@ def test_it_prints_the_reply_and_nothing_else_on_standard_output(site: Site) -> 
     assert answer.stdout == "one two three one two three one\n"
 
 
-def test_it_tells_the_place_in_line_and_the_counts_beside_the_reply(site: Site) -> None:
+def test_it_tells_counts_and_speed_beside_the_reply(site: Site) -> None:
     answer = site.manage("chat", "one two three", "--max-new-tokens", "7")
-    assert "1st in line" in answer.stderr
     assert "3 + 7 tokens" in answer.stderr
     assert "tokens/s (length)" in answer.stderr
 
@@ -34,11 +33,10 @@ def test_it_fails_with_the_code_of_a_refusal(site: Site) -> None:
         assert answer.stdout == ""
 
 
-def test_it_cancels_the_job_on_ctrl_c(start_site: Callable[..., Site]) -> None:
-    """A reply of more than a minute is stopped in its first words; then a short one runs in the only slot."""
-    site = start_site(None, "--concurrency", "1", "--no-flower", GENERATION_MODELS="mock=mock:?rate=20")
+def ask(site: Site, *arguments: str) -> tuple["subprocess.Popen[str]", Lines]:
+    """Start `manage.py chat`; the lines are those beside the reply."""
     asking = subprocess.Popen(
-        [sys.executable, "-u", "manage.py", "chat", "word", "--max-new-tokens", "1500"],
+        [sys.executable, "-u", "manage.py", "chat", *arguments],
         cwd=ROOT,
         env=site.env,
         stdin=subprocess.DEVNULL,
@@ -47,9 +45,17 @@ def test_it_cancels_the_job_on_ctrl_c(start_site: Callable[..., Site]) -> None:
         text=True,
     )
     asking.stdout = asking.stderr
-    lines = Lines(asking)
-    lines.wait_for("started after")
-    asking.send_signal(signal.SIGINT)
-    assert asking.wait(30) == 130
-    answer = site.manage("chat", "next", "--max-new-tokens", "2")
-    assert answer.stdout == "next next\n"
+    return asking, Lines(asking)
+
+
+def test_it_cancels_the_job_on_ctrl_c_and_the_next_in_line_starts(start_site: Callable[..., Site]) -> None:
+    """A reply of more than a minute is stopped in its first words; who waited for the only slot gets it."""
+    site = start_site(None, "--concurrency", "1", "--no-flower", GENERATION_MODELS="mock=mock:?rate=20")
+    first, first_lines = ask(site, "word", "--max-new-tokens", "1500")
+    first_lines.wait_for("started after")
+    second, second_lines = ask(site, "next", "--max-new-tokens", "2")
+    second_lines.wait_for("1st in line of 1")
+    first.send_signal(signal.SIGINT)
+    assert first.wait(30) == 130
+    assert second.wait(30) == 0
+    assert "1 + 2 tokens" in second_lines.wait_for_end()
