@@ -5,7 +5,8 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,17 @@ def _program(name: str) -> str:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """`restart` is a crash and a recovery: every connection is cut."""
+
+    port: int
+    restart: Callable[[], None]
+
+
 @contextlib.contextmanager
-def cluster(user: str, password: str, database: str) -> Iterator[int]:
-    """Start one, make the database, and give its port. It never runs as root, which PostgreSQL refuses."""
+def cluster(user: str, password: str, database: str) -> Iterator["Cluster"]:
+    """Start one and make the database. It never runs as root, which PostgreSQL refuses."""
     initdb, pg_ctl = _program("initdb"), _program("pg_ctl")
     owner = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
     folder = Path(tempfile.mkdtemp(prefix="tokenline-postgresql-"))
@@ -47,7 +56,7 @@ def cluster(user: str, password: str, database: str) -> Iterator[int]:
         run(pg_ctl, "-D", place, "-o", options, "-w", "start")
         try:
             _make_database(port, user, password, database)
-            yield port
+            yield Cluster(port, lambda: run(pg_ctl, "-D", place, "-o", options, "-m", "immediate", "-w", "restart"))
         finally:
             run(pg_ctl, "-D", place, "-m", "immediate", "-w", "stop")
     finally:

@@ -124,10 +124,10 @@ class Composition:
 def composition(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composition]:
     database = services(SECRETS)["db"]["environment"]
     with contextlib.ExitStack() as stack:
-        port = stack.enter_context(
+        cluster = stack.enter_context(
             postgresql.cluster(database["POSTGRES_USER"], database["POSTGRES_PASSWORD"], database["POSTGRES_DB"])
         )
-        composition = Composition(tmp_path_factory.mktemp("compose"), port)
+        composition = Composition(tmp_path_factory.mktemp("compose"), cluster.port)
         for service in ("redis", "worker", "web", "flower"):
             stack.callback(lambda name=service: name in composition.running and composition.stop(name))
         composition.start("redis").wait_for("Ready to accept connections")

@@ -1,4 +1,7 @@
-"""The command line: prints the seed, each fault as it happens, and a table; its status is 1 if anything was wrong."""
+"""Let people talk while everything is killed: prints the seed, each fault as it happens, and a table.
+
+The exit status is 1 if anything was wrong.
+"""
 
 import argparse
 import asyncio
@@ -7,11 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.chaos.faults import Target
+from tests.chaos import targets
 from tests.chaos.run import chaos
-from tests.site import Site
-
-LEASE_SECONDS = 5
 
 
 def main() -> int:
@@ -19,29 +19,18 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     parser.add_argument("--people", type=int, default=12)
+    parser.add_argument("--postgresql", action="store_true", help="two workers on PostgreSQL, not one on SQLite")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="tokenline-chaos-") as folder:
-        site = Site(
-            Path(folder),
-            "--concurrency",
-            "6",
-            "--no-flower",
-            GENERATION_MODELS="mock=mock:?rate=30",
-            GENERATION_LEASE_SECONDS=str(LEASE_SECONDS),
-            GENERATION_MESSAGES_PER_MINUTE="10000",
-        ).start()
-        try:
-            target = Target(site, LEASE_SECONDS)
-            report = asyncio.run(
-                chaos(target, people=options.people, seconds=60 * options.minutes, seed=options.seed, pause=(2, 12))
-            )
-        finally:
-            site.stop()
-            (Path(tempfile.gettempdir()) / "tokenline-chaos.log").write_text(site.lines.text)
+    folder = Path(tempfile.mkdtemp(prefix="tokenline-chaos-"))
+    attacked = targets.two_workers if options.postgresql else targets.one_worker
+    with attacked(folder, lease_seconds=5, rate=30) as target:
+        seconds = 60 * options.minutes
+        report = asyncio.run(chaos(target, people=options.people, seconds=seconds, seed=options.seed, pause=(2, 12)))
     print(report.table())
     for complaint in report.complaints[:50]:
         print(f"! {complaint}")
+    print(f"logs: {folder}")
     return 1 if report.complaints else 0
 
 
