@@ -26,13 +26,17 @@ def wake(queue_name: str, sent_for: str = "", task_id: str = "") -> None:
     from generation.tasks import generate  # the task imports the queue
 
     try:
-        generate.apply_async(
-            kwargs={"sent_for": sent_for},
-            queue=queue_name,
-            task_id=task_id or str(uuid.uuid4()),
-            retry=False,
-            ignore_result=True,
-        )
+        with generate.app.producer_or_acquire() as producer:
+            # Without this Kombu tries to connect for six seconds, whatever `retry` says, while somebody waits.
+            producer.connection.ensure_connection(max_retries=1, interval_start=0.1)
+            generate.apply_async(
+                kwargs={"sent_for": sent_for},
+                queue=queue_name,
+                task_id=task_id or str(uuid.uuid4()),
+                producer=producer,
+                retry=False,
+                ignore_result=True,
+            )
     except (OperationalError, redis.RedisError, OSError) as error:
         logger.warning("no wake was sent for queue %s: %s; a worker's next tick finds the job", queue_name, error)
 
