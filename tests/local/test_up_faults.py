@@ -74,8 +74,8 @@ def test_it_runs_one_worker_for_each_queue(start_site: Callable[..., Site]) -> N
 def test_it_goes_on_and_says_why_when_no_model_can_be_loaded(tmp_path: Path) -> None:
     site = Site(tmp_path, "--no-flower", GENERATION_MODELS=f"broken={tmp_path / 'nothing-here'}").launch()
     try:
-        site.lines.wait_for(lambda line: line.startswith("up") and "not ready yet" in line and "queue gpu" in line)
-        site.lines.wait_for(lambda line: line.startswith("worker") and "nothing-here" in line)
+        site.lines.wait_for(lambda line: line.startswith("worker") and "there is no folder" in line)
+        site.lines.wait_for(lambda line: line.startswith("up") and "model broken failed to load" in line)
         assert not (site.var / "up.json").exists()
     finally:
         assert site.stop() == 0
