@@ -130,6 +130,7 @@ def test_it_shows_the_whole_reply_to_a_browser_that_was_offline(slow_site: Site,
     person.context.set_offline(True)
     person.tolerated.append("ERR_INTERNET_DISCONNECTED")
     expect(text_of(clock.page)).to_contain_text("w45", timeout=PATIENCE)
+    expect(text_of(person.page)).not_to_contain_text("w30")
     person.context.set_offline(False)
     expect_begun(person.page, "w46")
     expect_whole(person.page, numbered())
