@@ -4,7 +4,9 @@ import http.cookiejar
 import json
 import sqlite3
 import time
+import urllib.parse
 import urllib.request
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
@@ -24,7 +26,7 @@ _LINKS = """
 from django.contrib.auth import get_user_model
 from chatsite.local.links import sign_in_link
 for name in {names!r}:
-    print(sign_in_link(get_user_model().objects.get_or_create(username=name)[0], {origin!r}))
+    print(sign_in_link(get_user_model().objects.create_user(name), {origin!r}))
 """
 
 
@@ -145,13 +147,18 @@ class Socket:
         assert self.until(lambda frame: frame.get("ref") == reference)["code"] == "bad_frame"
 
 
-def people(site: Site, *names: str) -> list[Person]:
-    """Sign in people of that many new names, made by one command."""
-    fresh = [f"{name}-{uuid4().hex[:8]}" for name in names]
-    code = _LINKS.format(names=fresh, origin=site.url)
-    made = site.manage("shell", "--no-imports", "-c", code)
-    assert made.returncode == 0, made.stderr
-    return [Person(site, name, link) for name, link in zip(fresh, made.stdout.split(), strict=True)]
+_strangers: "weakref.WeakKeyDictionary[Site, list[tuple[str, str]]]" = weakref.WeakKeyDictionary()
+
+
+def people(site: Site, number: int = 1) -> list[Person]:
+    """Sign in that many people whom nobody has met yet. They are made twenty at a time, by one command."""
+    strangers = _strangers.setdefault(site, [])
+    while len(strangers) < number:
+        names = [f"person-{uuid4().hex[:8]}" for _ in range(20)]
+        made = site.manage("shell", "--no-imports", "-c", _LINKS.format(names=names, origin=site.url))
+        assert made.returncode == 0, made.stderr
+        strangers += zip(names, made.stdout.split(), strict=True)
+    return [Person(site, *strangers.pop()) for _ in range(number)]
 
 
 @contextmanager
@@ -176,8 +183,8 @@ def open_socket(
 
 
 def rows(site: Site, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-    """What the running site's SQLite answers; UUIDs are 32 hexadecimal digits there."""
-    with closing(sqlite3.connect(site.var / "db.sqlite3", timeout=20)) as database:
+    """What the running site's SQLite answers or has changed; UUIDs are 32 hexadecimal digits there."""
+    with closing(sqlite3.connect(site.var / "db.sqlite3", timeout=20)) as database, database:
         return database.execute(statement, values).fetchall()
 
 

@@ -15,7 +15,7 @@ from tests.site import Site
 @pytest.fixture(scope="module")
 def ada(site: Site) -> Person:
     """Nothing is ever accepted of her, so one is enough for all."""
-    return people(site, "ada")[0]
+    return people(site)[0]
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_a_bad_parameter_is_refused_by_name(socket: Socket, params: str) -> None
 
 
 def test_a_prompt_may_be_as_long_as_the_limit_and_not_one_character_longer(site: Site) -> None:
-    (bob,) = people(site, "bob")
+    (bob,) = people(site)
     with bob.socket() as socket:
         limit = socket.hello["limits"]["max_prompt_chars"]
         answer = refused(socket, json.dumps({"type": "prompt", "id": ID, "text": "é" * (limit + 1)}))
@@ -163,7 +163,7 @@ def test_a_prompt_may_be_as_long_as_the_limit_and_not_one_character_longer(site:
 
 
 def test_text_that_no_database_can_hold_is_kept_readable(site: Site) -> None:
-    (bob,) = people(site, "bob")
+    (bob,) = people(site)
     with bob.socket() as socket:
         client_id = str(uuid4())
         text = "nul:\\u0000 surrogate:\\ud800 smile:\\ud83d\\ude00"
@@ -191,7 +191,7 @@ def test_an_unknown_model_is_refused(socket: Socket) -> None:
 
 def test_another_persons_things_are_like_none(site: Site) -> None:
     """knoxiboy/DoubtDesk#1338: whoever knew an id could read and drive another person's chat."""
-    ada, eve = people(site, "ada", "eve")
+    ada, eve = people(site, 2)
     with ada.socket() as hers, eve.socket() as own:
         secret = hers.prompt("the secret words", params={"max_new_tokens": 150})
         hers.until("token", job=secret["job"])
@@ -232,7 +232,7 @@ def test_another_persons_things_are_like_none(site: Site) -> None:
 
 
 def test_a_job_of_ones_other_conversation_is_not_followed_here(site: Site) -> None:
-    (ada,) = people(site, "ada")
+    (ada,) = people(site)
     with ada.socket() as one, ada.socket() as other:
         first = one.prompt("here", params={"max_new_tokens": 1})
         second = other.prompt("there", params={"max_new_tokens": 1})
@@ -244,7 +244,7 @@ def test_a_job_of_ones_other_conversation_is_not_followed_here(site: Site) -> No
 
 
 def test_a_foreign_conversation_is_closed_like_a_missing_one(site: Site) -> None:
-    ada, eve = people(site, "ada", "eve")
+    ada, eve = people(site, 2)
     with ada.socket() as socket:
         queued = socket.prompt("mine", params={"max_new_tokens": 1})
         socket.end(queued["job"])
@@ -260,7 +260,7 @@ def test_a_foreign_conversation_is_closed_like_a_missing_one(site: Site) -> None
 
 def test_a_frame_too_large_is_closed_and_nobody_else_notices(site: Site) -> None:
     """django/daphne#582 (CVE-2026-44545): huge frames filled the server's memory."""
-    ada, eve = people(site, "ada", "eve")
+    ada, eve = people(site, 2)
     with ada.socket() as hers:
         job = hers.prompt("still going", params={"max_new_tokens": 100})["job"]
         with eve.socket() as socket:
@@ -282,7 +282,7 @@ def test_a_frame_too_large_is_closed_and_nobody_else_notices(site: Site) -> None
 
 def test_bad_input_disturbs_no_other_stream(site: Site) -> None:
     """vllm-project/vllm#5822: one person's bad parameter ended everybody's replies."""
-    ada, eve = people(site, "ada", "eve")
+    ada, eve = people(site, 2)
     with ada.socket() as hers, eve.socket() as socket:
         job = hers.prompt("on and on", params={"max_new_tokens": 100})["job"]
         for params in ('{"temperature": NaN}', '{"top_p": Infinity}', '{"max_new_tokens": 1e12}', '{"stop": [""]}'):

@@ -13,7 +13,7 @@ FINITE = {"max_new_tokens": 12}
 
 @pytest.fixture
 def ada(site: Site) -> Person:
-    return people(site, "ada")[0]
+    return people(site)[0]
 
 
 def check_order(frames: list[Frame]) -> None:
