@@ -32,6 +32,7 @@ class HtmlReply:
         self._last_sent = float("-inf")
         self._unacknowledged: deque[int] = deque()
         self._timer: asyncio.Task[None] | None = None
+        self._ended = False
         self._lock = asyncio.Lock()
 
     def token(self, seq: int, text: str) -> None:
@@ -53,10 +54,17 @@ class HtmlReply:
 
     async def end(self) -> None:
         """Send the final whole render, whatever was acknowledged."""
-        self.close()
-        await self._flush(final=True)
+        # A flush that is on its way is let go: cancelled, its changes would be lost.
+        self._ended = True
+        try:
+            await self._flush(final=True)
+        except Exception:
+            # The end itself must reach the page; a reload shows the reply as it is stored.
+            logger.exception("a finished reply could not be rendered")
 
     def close(self) -> None:
+        """Send nothing more; the socket or the reply is gone."""
+        self._ended = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -68,16 +76,20 @@ class HtmlReply:
     async def _flush_when_due(self) -> None:
         # Even the first waits for the loop's next turn, so that the answer to `follow` is one frame.
         await asyncio.sleep(max(0.0, self._last_sent + self._renderer.interval - time.monotonic()))
+        if self._ended:
+            return
         try:
             await self._flush(final=False)
         except Exception:
             logger.exception("a reply could not be rendered; its end will try again")
         self._timer = None
-        if self._seq > self._sent_seq:
+        if self._seq > self._sent_seq and not self._ended:
             self._schedule()
 
     async def _flush(self, *, final: bool) -> None:
         async with self._lock:
+            if self._ended and not final:
+                return
             blocks, changes = self._renderer.update(final=final)
             if self._whole:
                 changes = list(enumerate(self._renderer.blocks()))

@@ -45,5 +45,8 @@ async def follow(job: Job, after: int = 0) -> AsyncGenerator[Frame, None]:
                 return
     finally:
         hub().remove(reader)
-        pumping.cancel()
+        while not pumping.done():
+            # Before Python 3.12 a time limit that ends at the same moment swallows a cancellation.
+            pumping.cancel()
+            await asyncio.wait({pumping}, timeout=0.1)
         await layer.group_discard(stream.group(job.pk), channel)
