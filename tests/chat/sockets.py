@@ -147,6 +147,18 @@ class Socket:
         assert self.until(lambda frame: frame.get("ref") == reference)["code"] == "bad_frame"
 
 
+def check_order(frames: list[Frame]) -> None:
+    """queued*, started, prefill*, token*, one end; seq rising by one."""
+    kinds = [frame["type"] for frame in frames]
+    ranks = [{"queued": 0, "started": 1, "prefill": 2, "token": 3}.get(kind, 4) for kind in kinds]
+    assert ranks == sorted(ranks), kinds
+    assert kinds.count("started") == 1
+    assert ranks.count(4) == 1
+    tokens = [frame["seq"] for frame in frames if frame["type"] == "token"]
+    assert tokens == list(range(1, len(tokens) + 1))
+    assert frames[-1]["seq"] == len(tokens) + 1
+
+
 _strangers: "weakref.WeakKeyDictionary[Site, list[tuple[str, str]]]" = weakref.WeakKeyDictionary()
 
 
