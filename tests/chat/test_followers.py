@@ -1,7 +1,9 @@
 """Several readers of one reply: tabs, latecomers, slow ones, and those who want it as HTML."""
 
 import pytest
+import redis
 
+from generation.delivery import stream
 from tests.chat.sockets import Person, check_order, job_row, people
 from tests.site import Site
 
@@ -111,3 +113,28 @@ def test_a_page_that_reads_nothing_gets_256_tokens_and_the_rest_when_it_answers(
         socket.end(job)
         check_order(socket.of(job))
         assert socket.text(job) == job_row(site, job)[1]
+
+
+def test_nothing_of_a_reply_stays_with_a_socket_after_its_end(ada: Person, site: Site) -> None:
+    """A tab that stays open for a day must not collect the group of every reply it has ever shown."""
+    with redis.Redis.from_url(site.up["redis_url"]) as client, ada.socket() as socket:
+        job = socket.prompt("a b", params=FINITE)["job"]
+        group = f"asgi__group__job.{job}"
+        assert client.pubsub_numsub(group) == [(group.encode(), 1)]
+        socket.end(job)
+        socket.still_answers()
+        assert client.pubsub_numsub(group) == [(group.encode(), 0)]
+
+
+def test_a_message_of_an_unknown_type_is_logged_and_the_socket_survives(ada: Person, site: Site) -> None:
+    """django/channels#2075: an event of a newer version raised in the consumer and ended its socket."""
+    with redis.Redis.from_url(site.up["redis_url"]) as client, ada.socket() as socket:
+        queued = socket.prompt("a b c", params={"max_new_tokens": 60})
+        before = site.lines.count
+        for group in (f"job.{queued['job']}", f"conversation.{queued['conversation']}"):
+            for kind in ("chat.delta", "job.sparkles", "__init__", "send.frame", ""):
+                client.publish(f"asgi__group__{group}", stream.wire({"type": kind, "job": queued["job"]}))
+        site.lines.wait_for("unknown type 'job.sparkles'", after=before)
+        socket.end(queued["job"])
+        check_order(socket.of(queued["job"]))
+        socket.still_answers()
