@@ -93,6 +93,20 @@ def sign_in_link(site: Site, name: str) -> str:
     return found.group()
 
 
+@pytest.fixture(scope="session")
+def slow_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Two at a time, slowly enough to be looked at; two models, so that the page offers a choice.
+
+    A test leaves it idle: its replies end, or are stopped.
+    """
+    models = "mock=mock:?rate=10 slow=mock:?rate=4"
+    site = Site(tmp_path_factory.mktemp("slow"), "--concurrency", "2", "--no-flower", GENERATION_MODELS=models)
+    try:
+        yield site.start()
+    finally:
+        site.stop()
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Ends with its module: Django refuses database calls beside Playwright's event loop."""
@@ -118,7 +132,8 @@ def sign_in(browser: Browser) -> Iterator[Callable[..., Person]]:
     yield sign_in
     for person in people:
         person.context.close()
-    assert not [fault for person in people for fault in person.unexpected_faults]
+    faults = [fault for person in people for fault in person.unexpected_faults]
+    assert not faults, "\n".join(faults)
 
 
 def say(page: Page, text: str) -> None:

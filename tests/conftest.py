@@ -11,7 +11,7 @@ from tests import environment
 environment.prepare()
 django.setup()
 
-from tests.browser import browser, sign_in  # noqa: E402, F401
+from tests.browser import browser, sign_in, slow_site  # noqa: E402, F401
 from tests.site import Site  # noqa: E402
 
 

@@ -95,9 +95,9 @@ def expect_nothing_ran(page: Page) -> None:
     assert page.title() != "run"
 
 
-def test_it_renders_blocks_of_a_stored_reply_and_of_one_that_goes_on(site: Site, sign_in: SignIn) -> None:
+def test_it_renders_blocks_of_a_stored_reply_and_of_one_that_goes_on(slow_site: Site, sign_in: SignIn) -> None:
     """`Continue` streams the whole reply again, so that every kind of block is seen live too."""
-    page = open_stored(site, sign_in(site), DOCUMENT)
+    page = open_stored(slow_site, sign_in(slow_site), DOCUMENT)
     expect_document(page)
     link = text_of(page).get_by_role("link", name="read")
     expect(link).to_have_attribute("href", "https://example.org/")
@@ -105,8 +105,8 @@ def test_it_renders_blocks_of_a_stored_reply_and_of_one_that_goes_on(site: Site,
     page.get_by_role("button", name="Continue").click()
     expect(reply(page)).to_have_attribute("aria-busy", "true")
     expect_document(page)
-    expect(reply(page).locator(".outcome")).to_contain_text("tokens/s")
     expect_state(page, "finished")
+    expect(reply(page).locator(".outcome")).to_contain_text("tokens/s")
     expect_document(page)
     expect(text_of(page).locator("strong").last).to_contain_text("one")
     shown = text_of(page).inner_html()
@@ -115,8 +115,8 @@ def test_it_renders_blocks_of_a_stored_reply_and_of_one_that_goes_on(site: Site,
     assert text_of(page).inner_html() == shown
 
 
-def test_it_shows_live_what_one_line_of_markdown_can_be(site: Site, sign_in: SignIn) -> None:
-    page = sign_in(site).page
+def test_it_shows_live_what_one_line_of_markdown_can_be(slow_site: Site, sign_in: SignIn) -> None:
+    page = sign_in(slow_site).page
     vectors = "<img src=x onerror=document.title='run'> [press](javascript:document.title='run')"
     say(page, f"# Soon **bold** and `code` and $x^2$ then {vectors}")
     expect(text_of(page).locator("h1 strong").first).to_have_text("bold")

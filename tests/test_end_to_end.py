@@ -1,9 +1,8 @@
 """The whole way: browser, socket, line, Celery worker, engine, and token by token back into the page."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.browser import (
@@ -22,17 +21,6 @@ from tests.browser import (
 from tests.site import Site
 
 SignIn = Callable[..., Person]
-
-
-@pytest.fixture(scope="module")
-def slow_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Two at a time, slowly enough to be looked at; two models, so that the page offers a choice."""
-    models = "mock=mock:?rate=10 slow=mock:?rate=4"
-    site = Site(tmp_path_factory.mktemp("slow"), "--concurrency", "2", "--no-flower", GENERATION_MODELS=models)
-    try:
-        yield site.start()
-    finally:
-        site.stop()
 
 
 def test_it_answers_with_the_builtin_model(start_site: Callable[..., Site], sign_in: SignIn) -> None:
@@ -133,7 +121,8 @@ def test_it_shows_the_whole_reply_to_a_browser_that_was_offline(slow_site: Site,
     expect(text_of(person.page)).not_to_contain_text("w30")
     person.context.set_offline(False)
     expect_begun(person.page, "w46")
-    expect_whole(person.page, numbered())
+    for page in (person.page, clock.page):
+        expect_whole(page, numbered())
 
 
 def test_it_answers_a_second_prompt_in_the_same_conversation(site: Site, sign_in: SignIn) -> None:

@@ -6,5 +6,6 @@ from chatsite.chat import views
 
 urlpatterns = [
     path("", views.new_conversation, name="new-conversation"),
+    path("favicon.ico", views.icon),
     path("c/<uuid:conversation_id>/", views.conversation, name="conversation"),
 ]

@@ -4,7 +4,8 @@ from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, render
+from django.shortcuts import get_object_or_404, redirect, render
+from django.templatetags.static import static
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
@@ -34,6 +35,11 @@ def conversation(request: HttpRequest, conversation_id: UUID) -> HttpResponse:
     """One of the person's own conversations; another's is like none."""
     found = get_object_or_404(Conversation, pk=conversation_id, user=request.user.pk)
     return _page(request, found, entries(found))
+
+
+def icon(request: HttpRequest) -> HttpResponse:
+    """For pages that name no icon, such as the admin's: browsers ask here for one."""
+    return redirect(static("chat/icon.svg"))
 
 
 def _page(request: HttpRequest, found: Conversation | None, history: list[Entry]) -> HttpResponse:
