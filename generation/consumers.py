@@ -101,6 +101,17 @@ class JobConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     # Connection.
 
+    async def __call__(self, *args: Any) -> None:
+        try:
+            await super().__call__(*args)
+        finally:
+            # Also after an error or a cancellation, when nothing calls `disconnect`.
+            self._closed = True
+            hub().remove_socket(self)
+            for reader in self._readers.values():
+                reader.ended = True
+                hub().remove(reader)
+
     async def connect(self) -> None:
         await self.accept()
         user = self.scope.get("user")
@@ -111,13 +122,13 @@ class JobConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         if hub().num_sockets_of(self.sign_in.user_id) >= MAX_SOCKETS_PER_USER:
             await self._end(TOO_MANY_SOCKETS)
             return
+        hub().add_socket(self)  # nothing is awaited since the count, so that it is exact
         try:
             await in_database(self.open)
             hello = await in_database(self._hello)
         except Closing as closing:
             await self._end(closing.code)
             return
-        hub().add_socket(self)
         await self.opened()
         await self.send_frame(hello)
 

@@ -7,6 +7,7 @@ look at the sockets' sessions, and the sweep that every process does. It heals w
 import asyncio
 import logging
 import weakref
+from collections.abc import Awaitable, Iterable
 from typing import Protocol
 from uuid import UUID
 
@@ -77,10 +78,10 @@ class Hub:
 
     async def _check_sockets(self) -> None:
         sockets = list(self._sockets)
-        await asyncio.gather(*(socket.tick() for socket in sockets))
+        await _each(socket.tick() for socket in sockets)
         if sockets:
             over = await in_database(ended, {socket.sign_in for socket in sockets})
-            await asyncio.gather(*(socket.signed_out() for socket in sockets if socket.sign_in in over))
+            await _each(socket.signed_out() for socket in sockets if socket.sign_in in over)
 
     async def _check_rows(self) -> None:
         readers = [reader for reader in self._readers if not reader.ended]
@@ -97,11 +98,11 @@ class Hub:
             row = rows.get(reader.job_id)
             if row is None:
                 continue
-            await reader.check(row, *tails.get(reader.job_id, (0, 0)))
+            await _each([reader.check(row, *tails.get(reader.job_id, (0, 0)))])
             if row.state == "queued" and (found := places.get(row.queue_id)):
                 positions, paused = found
                 if reader.job_id in positions:
-                    await reader.place(positions[reader.job_id], len(positions), paused)
+                    await _each([reader.place(positions[reader.job_id], len(positions), paused)])
 
     async def _tails(self, job_ids: list[UUID]) -> dict[UUID, tuple[int, int]]:
         """(newest seq, origin) of each stream."""
@@ -119,6 +120,13 @@ class Hub:
 
     async def _sweep(self) -> None:
         await in_database(reaper.sweep)
+
+
+async def _each(calls: Iterable[Awaitable[None]]) -> None:
+    """Run them all: one that fails, on a broken connection say, keeps nobody else from being served."""
+    for result in await asyncio.gather(*calls, return_exceptions=True):
+        if isinstance(result, Exception):
+            logger.warning("a reader was left for the next tick: %r", result)
 
 
 def _places(queue_names: set[str]) -> dict[str, tuple[dict[UUID, int], bool]]:

@@ -1,13 +1,14 @@
 """Who may open a socket, from where, and what ends it while it is open."""
 
-import json
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from uuid import UUID, uuid4
 
 import pytest
+import redis
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from generation.delivery import stream
 from tests.chat.sockets import Person, job_row, open_socket, people, rows
 from tests.site import Site
 
@@ -158,5 +159,20 @@ def test_it_opens_no_more_sockets_than_a_person_needs(site: Site) -> None:
         with open_socket(site, **ada.headers) as one_more:
             assert one_more.close_code() == 4429
     with ada.socket() as socket:
-        socket.raw(json.dumps({"type": "x"}))
-        assert socket.error()["code"] == "bad_frame"
+        socket.still_answers()
+
+
+def test_sockets_that_broke_do_not_count(site: Site) -> None:
+    """After fifty broken sockets a person could open no other."""
+    (ada,) = people(site)
+    with ExitStack() as stack:
+        first = stack.enter_context(ada.socket())
+        queued = first.prompt("a", params={"max_new_tokens": 1})
+        first.end(queued["job"])
+        sockets = [stack.enter_context(ada.socket(queued["conversation"])) for _ in range(49)]
+        with redis.Redis.from_url(site.up["redis_url"]) as client:
+            broken = stream.wire({"type": "conversation.job", "job": "not one"})
+            client.publish(f"asgi__group__conversation.{queued['conversation']}", broken)
+        assert {socket.close_code() for socket in sockets} == {1011}
+    with ada.socket(queued["conversation"]) as socket:
+        socket.still_answers()

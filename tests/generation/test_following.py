@@ -126,6 +126,35 @@ def test_a_reader_that_hears_no_message_reads_the_stream(worker: Worker, job: Jo
     assert kinds(sent) == ["started", *["token"] * 30, "finished"]
 
 
+def test_a_reader_that_fails_keeps_nothing_from_the_others(worker: Worker, job: Job) -> None:
+    output = worker.open(job)
+    sent: list[Frame] = []
+
+    async def read() -> None:
+        ended = asyncio.Event()
+
+        async def fail(frame: Frame) -> None:
+            raise ConnectionError("broken")
+
+        async def send(frame: Frame) -> None:
+            sent.append(frame)
+            if frame["type"] in ENDS:
+                ended.set()
+
+        readers = [JobReader(job.pk, fail), JobReader(job.pk, send), JobReader(job.pk, fail)]
+        for reader in readers:
+            hub().add(reader)
+        await asyncio.to_thread(worker.write, output, 1, 5)
+        await asyncio.to_thread(worker.finish, output)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await ended.wait()
+        for reader in readers:
+            hub().remove(reader)
+
+    asyncio.run(read())
+    assert text_of(sent) == numbers(1, 5)
+
+
 @pytest.mark.parametrize("after", [0, 1, 19, 20])
 def test_it_goes_on_after_what_was_seen(worker: Worker, job: Job, after: int) -> None:
     output = worker.open(job)
