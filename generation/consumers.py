@@ -180,7 +180,11 @@ class JobConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     async def send_frame(self, frame: Frame) -> None:
         if not self._closed:
             self._last_sent = time.monotonic()
-            await self.send(text_data=json.dumps(frame, ensure_ascii=False, separators=(",", ":")))
+            try:
+                await self.send(text_data=json.dumps(frame, ensure_ascii=False, separators=(",", ":")))
+            except (RuntimeError, OSError) as error:
+                # The client has gone, servers differ in how they say so. What it sent before that is still handled.
+                logger.debug("a frame was not sent: %r", error)
 
     # From the channel layer. A client's "type" never gets here: only these names are handled.
 

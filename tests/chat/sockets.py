@@ -3,6 +3,7 @@
 import http.cookiejar
 import json
 import sqlite3
+import threading
 import time
 import urllib.parse
 import urllib.request
@@ -198,6 +199,15 @@ def rows(site: Site, statement: str, *values: Any) -> list[tuple[Any, ...]]:
     """What the running site's SQLite answers or has changed; UUIDs are 32 hexadecimal digits there."""
     with closing(sqlite3.connect(site.var / "db.sqlite3", timeout=20)) as database, database:
         return database.execute(statement, values).fetchall()
+
+
+def wait_for_rows(site: Site, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+    """The rows as soon as there are any: other processes' commits can only be looked for."""
+    deadline, pause = time.monotonic() + PATIENCE_SECONDS, threading.Event()
+    while not (found := rows(site, statement, *values)):
+        assert time.monotonic() < deadline, f"no row of {statement}"
+        pause.wait(0.05)
+    return found
 
 
 def job_row(site: Site, job: str) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from tests.chat.sockets import Frame, Person, Socket, check_order, job_row, people, rows
+from tests.chat.sockets import Frame, Person, Socket, check_order, job_row, people, rows, wait_for_rows
 from tests.site import Site
 
 FINITE = {"max_new_tokens": 12}
@@ -130,6 +130,24 @@ def test_the_same_id_sent_twice_at_once_is_one_job(ada: Person, site: Site) -> N
     assert rows(site, "SELECT count(*) FROM generation_job WHERE client_id = ?", UUID(client_id).hex) == [(1,)]
     messages = "SELECT count(*) FROM chat_message WHERE conversation_id = ?"
     assert rows(site, messages, UUID(answers[0]["conversation"]).hex) == [(2,)]
+
+
+def test_a_prompt_sent_just_before_its_tab_closed_is_accepted(ada: Person, site: Site) -> None:
+    """An answer to a closing socket raised in the consumer and ended it, with the frames that were still to be read."""
+    before = site.lines.count
+    client_id = str(uuid4())
+    with ada.socket() as socket:
+        for number in range(100):
+            socket.send("nonsense", id=str(number))
+        socket.send("prompt", id=client_id, text="see you later", params=FINITE)
+    asked = "SELECT j.id, m.conversation_id FROM generation_job j JOIN chat_replyjob r ON r.job_id = j.id"
+    asked += " JOIN chat_message m ON m.id = r.message_id WHERE j.client_id = ?"
+    ((job, conversation),) = wait_for_rows(site, asked, UUID(client_id).hex)
+    with ada.socket(str(UUID(conversation))) as later:
+        later.send("follow", job=str(UUID(job)))
+        later.end(str(UUID(job)))
+        assert later.text(str(UUID(job))) == " ".join(["see you later"] * 4)
+    assert "Exception inside application" not in "\n".join(site.lines.text.split("\n")[before:])
 
 
 # Stop.
