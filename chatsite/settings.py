@@ -2,12 +2,14 @@
 
 import logging
 from pathlib import Path
+from typing import cast
 
 import dj_database_url
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 
 from chatsite import environment as env
+from generation import keepalive
 from generation.engine.spec import parse_models
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -69,6 +71,19 @@ TEMPLATES = [
 ]
 
 
+# A host that was cut off hears of it soon, and the server soon ends its transaction, which may hold the line's lock.
+_POSTGRESQL = {
+    "connect_timeout": 5,
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+    "options": "-c idle_in_transaction_session_timeout=10s -c tcp_user_timeout=10s"
+    " -c tcp_keepalives_idle=10s -c tcp_keepalives_interval=5s -c tcp_keepalives_count=3",
+}
+
+
 def _database(url: str) -> dict[str, object]:
     config: dict[str, object] = dict(dj_database_url.parse(url, conn_max_age=0))
     if config["ENGINE"] == "django.db.backends.sqlite3":
@@ -80,6 +95,9 @@ def _database(url: str) -> dict[str, object]:
         }
         # In memory each thread would have a database of its own.
         config["TEST"] = {"NAME": f"{config['NAME']}.test"}
+    elif config["ENGINE"] == "django.db.backends.postgresql":
+        # What the URL says (`?connect_timeout=2`) has precedence.
+        config["OPTIONS"] = _POSTGRESQL | cast(dict[str, object], config.get("OPTIONS", {}))
     return config
 
 
@@ -89,7 +107,10 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 REDIS_URL = env.text("REDIS_URL", "redis://127.0.0.1:6379/0")
 CHANNEL_LAYERS = {
-    "default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [REDIS_URL]}}
+    "default": {
+        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+        "CONFIG": {"hosts": [{"address": REDIS_URL, **keepalive.options(REDIS_URL)}]},
+    }
 }
 
 CELERY_BROKER_URL = REDIS_URL
@@ -103,7 +124,12 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 # Early acknowledgement: a busy worker with late acknowledgement dies with its Redis. Leases bring jobs back instead.
 CELERY_TASK_ACKS_LATE = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_timeout": 10, "socket_connect_timeout": 5, "socket_keepalive": True}
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "socket_timeout": 10,
+    "socket_connect_timeout": 5,
+    "socket_keepalive": True,
+    "socket_keepalive_options": keepalive.TCP_OPTIONS,
+}
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 
 AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend", "sesame.backends.ModelBackend"]

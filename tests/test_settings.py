@@ -81,6 +81,15 @@ def test_it_opens_sqlite_so_that_readers_who_write_later_wait_for_each_other(tmp
     assert "journal_mode=WAL" in options["init_command"]
 
 
+def test_it_lets_no_host_that_was_cut_off_wait_or_lock_for_long(tmp_path: Path) -> None:
+    url = "postgres://site@db.example/site?connect_timeout=2"
+    options = json.loads(load(tmp_path, "DATABASES", DATABASE_URL=url).stdout)["DATABASES"]["default"]["OPTIONS"]
+    silence = options["keepalives_idle"] + options["keepalives_count"] * options["keepalives_interval"]
+    assert max(silence, options["tcp_user_timeout"] / 1000) <= 30
+    assert "idle_in_transaction_session_timeout=10s" in options["options"]
+    assert int(options["connect_timeout"]) == 2, "what the URL says has precedence"
+
+
 def test_the_readme_names_every_variable_and_no_other() -> None:
     table = re.findall(r"(?m)^\| `([A-Z_]+)`", (ROOT / "README.md").read_text())
     assert sorted(table) == sorted(environment.names_read())

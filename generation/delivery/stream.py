@@ -19,7 +19,7 @@ import redis
 import redis.asyncio
 from channels.layers import get_channel_layer
 
-from generation import conf
+from generation import conf, keepalive
 
 RUNNING_TTL_SECONDS = 24 * 3600
 ENDED_TTL_SECONDS = 3600
@@ -88,7 +88,8 @@ def wire(message: dict[str, Any]) -> bytes:
 @cache
 def sync_client() -> redis.Redis:
     """This process's client for threads. Its calls raise within seconds when Redis is away."""
-    return redis.Redis.from_url(conf.redis_url(), socket_timeout=5, socket_connect_timeout=2)
+    url = conf.redis_url()
+    return redis.Redis.from_url(url, socket_timeout=5, socket_connect_timeout=2, **keepalive.options(url))
 
 
 _async_clients: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, redis.asyncio.Redis]" = (
@@ -100,8 +101,9 @@ def async_client() -> redis.asyncio.Redis:
     """The running loop's client: a connection pool belongs to one loop."""
     loop = asyncio.get_running_loop()
     if loop not in _async_clients:
+        url = conf.redis_url()
         _async_clients[loop] = redis.asyncio.Redis.from_url(
-            conf.redis_url(), socket_timeout=5, socket_connect_timeout=2
+            url, socket_timeout=5, socket_connect_timeout=2, **keepalive.options(url)
         )
     return _async_clients[loop]
 

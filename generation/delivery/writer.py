@@ -15,6 +15,7 @@ from uuid import UUID
 
 import redis
 
+from generation import keepalive
 from generation.delivery import stream
 from generation.delivery.stream import Entry
 
@@ -69,7 +70,7 @@ class TokenWriter:
         current_epoch: Callable[[UUID], int | None],
         on_lost: Callable[[UUID, int], None],
     ) -> None:
-        self._redis = redis.Redis.from_url(url, socket_timeout=5, socket_connect_timeout=2)
+        self._redis = redis.Redis.from_url(url, socket_timeout=5, socket_connect_timeout=2, **keepalive.options(url))
         self._append = self._redis.register_script(stream.APPEND)
         self._declare = self._redis.register_script(stream.DECLARE)
         self._current_epoch = current_epoch
@@ -236,6 +237,10 @@ class TokenWriter:
 
     def _lose(self, output: Output) -> None:
         output.lost = True
+        refused = len(output.entries) - output.written
+        logger.warning(
+            "job %s goes on elsewhere: %d entries of epoch %d were refused", output.job_id, refused, output.epoch
+        )
         self._on_lost(output.job_id, output.epoch)
 
     def _settle(self) -> bool:
