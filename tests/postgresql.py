@@ -5,9 +5,10 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,10 +36,18 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(user: str, password: str, database: str) -> Iterator["Cluster"]:
-    """Start one and make the database. It never runs as root, which PostgreSQL refuses."""
+def cluster(
+    user: str, password: str, database: str, *, address: str = ports.LOOPBACK, inside: Sequence[str] = ()
+) -> Iterator["Cluster"]:
+    """Start one and make the database. It never runs as root, which PostgreSQL refuses.
+
+    `inside` stands before each command of the server, to run it in another network; `address` is its own there.
+    """
     initdb, pg_ctl = _program("initdb"), _program("pg_ctl")
     owner = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
+    if inside:
+        # Entering another network takes the rights that the server must not have.
+        inside = [*inside, "setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
     folder = Path(tempfile.mkdtemp(prefix="tokenline-postgresql-"))
     try:
         (folder / "password").write_text(password)
@@ -48,14 +57,18 @@ def cluster(user: str, password: str, database: str) -> Iterator["Cluster"]:
 
         def run(*command: str) -> None:
             with (folder.parent / f"{folder.name}.log").open("ab") as log:
-                subprocess.run(command, check=True, cwd="/", stdout=log, stderr=log, **owner)  # type: ignore[call-overload]
+                as_owner: dict[str, Any] = {} if inside else owner
+                subprocess.run([*inside, *command], check=True, cwd="/", stdout=log, stderr=log, **as_owner)
 
         port, place = ports.any_free(), str(folder / "cluster")
         run(initdb, "-D", place, "-U", user, f"--pwfile={folder / 'password'}", "-A", "scram-sha-256", "--no-sync")
-        options = f"-p {port} -c listen_addresses={ports.LOOPBACK} -k {folder} -c fsync=off"
+        if address != ports.LOOPBACK:
+            with Path(place, "pg_hba.conf").open("a") as access:
+                access.write("host all all samenet scram-sha-256\n")
+        options = f"-p {port} -c listen_addresses={address} -k {folder} -c fsync=off"
         run(pg_ctl, "-D", place, "-o", options, "-w", "start")
         try:
-            _make_database(port, user, password, database)
+            _make_database(address, port, user, password, database)
             yield Cluster(port, lambda: run(pg_ctl, "-D", place, "-o", options, "-m", "immediate", "-w", "restart"))
         finally:
             run(pg_ctl, "-D", place, "-m", "immediate", "-w", "stop")
@@ -64,11 +77,11 @@ def cluster(user: str, password: str, database: str) -> Iterator["Cluster"]:
         (folder.parent / f"{folder.name}.log").unlink(missing_ok=True)
 
 
-def _make_database(port: int, user: str, password: str, database: str) -> None:
+def _make_database(address: str, port: int, user: str, password: str, database: str) -> None:
     import psycopg
     from psycopg import sql
 
     with psycopg.connect(
-        host=ports.LOOPBACK, port=port, user=user, password=password, dbname="postgres", autocommit=True
+        host=address, port=port, user=user, password=password, dbname="postgres", autocommit=True
     ) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))

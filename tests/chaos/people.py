@@ -62,11 +62,15 @@ class Reply:
 
 
 class Person:
-    """One browser of one person: one conversation after the other, until told to stop."""
+    """One browser of one person: one conversation after the other, until told to stop.
 
-    def __init__(self, number: int, origin: str, cookie: str, seed: int) -> None:
+    `stops` is the share of replies that they stop midway.
+    """
+
+    def __init__(self, number: int, origin: str, cookie: str, seed: int, *, stops: float = 0.1) -> None:
         self.replies: list[Reply] = []
         self.stopping = False
+        self._stops = stops
         self._number = number
         self._origin = origin
         self._cookie = cookie
@@ -88,7 +92,7 @@ class Person:
         text = " ".join(f"{nonce}.{word}" for word in range(num_words))
         reply = Reply(str(uuid4()), text, text, conversation=conversation)
         self.replies.append(reply)
-        stop_at = self._random.randint(1, num_words) if self._random.random() < 0.1 else 0
+        stop_at = self._random.randint(1, num_words) if self._random.random() < self._stops else 0
         while not reply.end:
             try:
                 async with self._open(reply) as socket:
