@@ -10,7 +10,7 @@ from uuid import UUID
 import redis
 from django.db import close_old_connections
 
-from generation import conf, instants, notices, reaper, retention
+from generation import conf, instants, keepalive, notices, reaper, retention
 from generation.delivery import stream
 from generation.models import Job, Worker
 from generation.running import StopCause
@@ -132,7 +132,8 @@ class ControlThread:
     def _run(self) -> None:
         channel = notices.CONTROL.format(self._process.row.pk)
         while not self._stopping.is_set():
-            client = redis.Redis.from_url(conf.redis_url(), socket_connect_timeout=2)
+            url = conf.redis_url()
+            client = redis.Redis.from_url(url, socket_connect_timeout=2, **keepalive.options(url))
             try:
                 with client.pubsub(ignore_subscribe_messages=True) as pubsub:
                     pubsub.subscribe(channel)
