@@ -35,6 +35,8 @@ __all__ = [
 ]
 
 State = Job.State
+MAX_ATTEMPTS = 3
+"""Claims without a new token until a job is taken for the cause of its workers' ends."""
 
 
 def submit(
@@ -93,8 +95,13 @@ def _known(user: Any, client_id: uuid.UUID) -> Job | None:
     return Job.objects.filter(user=user, client_id=client_id).first()
 
 
-def claim(queue_name: str, models: list[str], worker: Worker, task_id: str) -> Job | None:
-    """The first job in line for one of these models, now running under a new epoch; None if there is none."""
+def claim(
+    queue_name: str, models: list[str], worker: Worker, task_id: str, *, last_attempts: bool = True
+) -> Job | None:
+    """The first job in line for one of these models, now running under a new epoch; None if there is none.
+
+    Without `last_attempts` a job that this claim would be the last one for is not claimed, nor any behind it.
+    """
     now = instants.now()
     with line.changing(queue_name) as queue:
         if queue.paused or not Worker.objects.filter(pk=worker.pk, draining=False, stopped_at=None).exists():
@@ -103,7 +110,7 @@ def claim(queue_name: str, models: list[str], worker: Worker, task_id: str) -> J
             if not _has_waited_too_long(job, queue, now):
                 break
             _expire(job, now)
-        if job is None:
+        if job is None or (job.attempt == MAX_ATTEMPTS - 1 and not last_attempts):
             return None
         line.advance(queue, line.start_of(job))
         Job.objects.filter(pk=job.pk, state=State.QUEUED).update(
@@ -129,9 +136,6 @@ def note_progress(job: Job, tokens: int) -> bool:
         Job.objects.filter(pk=job.pk, state=State.RUNNING, epoch=job.epoch).update(attempt=1, completion_tokens=tokens)
         job.attempt, job.completion_tokens = 1, tokens
     return job.attempt <= MAX_ATTEMPTS
-
-
-MAX_ATTEMPTS = 3
 
 
 def end(job_id: uuid.UUID, epoch: int, state: Job.State, **fields: Any) -> bool:

@@ -54,6 +54,8 @@ class Claim:
     sequence: Sequence | None = None
     started: float = field(default_factory=time.monotonic)
     cause: StopCause | None = None
+    num_known: int = 0
+    """Entries that the reply had when it was claimed."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -61,6 +63,11 @@ class Claim:
         """From submit, or from its last return to the line, to this claim."""
         started = self.job.started_at
         return max(0.0, round((started - self.job.queued_at).total_seconds(), 3)) if started else 0.0
+
+    @property
+    def has_progress(self) -> bool:
+        """Whether Redis holds more of the reply than before this claim."""
+        return self.output is not None and self.output.written > self.num_known
 
     def stop(self, cause: StopCause) -> None:
         with self._lock:
@@ -85,6 +92,7 @@ def run(claim: Claim, engine: Engine, writer: TokenWriter) -> None:
         output = _open(claim, writer)
         if output is None:
             return
+        claim.num_known = len(output.entries)
         claim.output = output
         try:
             _generate(claim, output, engine, writer)

@@ -37,6 +37,7 @@ class WorkerProcess:
         self.claims: dict[tuple[UUID, int], Claim] = {}
         self.draining = False
         self._lock = threading.Lock()
+        self._claiming = threading.Lock()
         self.row = self._register(hostname)
         self.writer = TokenWriter(conf.redis_url(), current_epoch, self._lost)
         self.lease = LeaseThread(self)
@@ -104,16 +105,27 @@ class WorkerProcess:
         self.wake_others()
 
     def claim(self, task_id: str) -> Job | None:
+        """The next job for a free slot; whoever gets it must `run` it.
+
+        A job that is on its last attempt may be what killed the workers before. It begins while nothing else does,
+        lest others that have no token yet die with it once too often.
+        """
         if self.draining or not self.engines:
             return None
-        return queue.claim(self.queue_name, list(self.engines), self.row, task_id)
+        with self._claiming:
+            beginning = [claim for claim in self.running() if not claim.has_progress]
+            if any(claim.job.attempt == queue.MAX_ATTEMPTS for claim in beginning):
+                return None
+            job = queue.claim(self.queue_name, list(self.engines), self.row, task_id, last_attempts=not beginning)
+            if job is not None:
+                with self._lock:
+                    self.claims[job.pk, job.epoch] = Claim(job)
+            return job
 
     def run(self, job: Job) -> None:
         """Run a claimed job to its next state, in the caller's thread."""
-        claim = Claim(job)
         key = (job.pk, job.epoch)
-        with self._lock:
-            self.claims[key] = claim
+        claim = self.claims[key]
         try:
             if self.draining:
                 claim.stop(StopCause.DRAIN)
@@ -130,7 +142,7 @@ class WorkerProcess:
         """Send a wake for each free slot that a waiting job could take, if the broker holds no message."""
         try:
             free = self.concurrency - len(self.claims)
-            if free <= 0 or self.draining or not self.engines:
+            if free <= 0 or self.draining or self.row.draining or not self.engines:
                 return
             if Queue.objects.filter(pk=self.queue_name, paused=True).exists():
                 return
