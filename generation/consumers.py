@@ -83,7 +83,7 @@ class JobConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         return Job.objects.filter(pk=job_id, user_id=self.sign_in.user_id).first()
 
     def describe(self, job: Job) -> Frame:
-        """What `queued` says beside the place: message, reply, client_id, text."""
+        """What `queued` says beside the place: message, reply, client_id, text, and a conversation."""
         return {
             "message": None,
             "reply": None,
@@ -287,9 +287,10 @@ class JobConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
                 logger.debug("group of job %s not left: %r", job_id, error)
 
     async def _deliver(self, job_id: UUID, frame: Frame) -> None:
-        frame["conversation"] = str(self.conversation) if self.conversation else None
+        described = self._described.get(job_id, {})
+        frame["conversation"] = described.get("conversation") or (str(self.conversation) if self.conversation else None)
         if frame["type"] == "queued":
-            frame |= self._described.get(job_id, {})
+            frame |= described
         await self.deliver(job_id, frame)
         if frame["type"] in ENDS:
             await self._unfollow(job_id)

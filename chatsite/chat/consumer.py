@@ -86,23 +86,9 @@ class ChatConsumer(JobConsumer):
         if self.conversation is None:
             self.conversation = conversation
             await self._join()
-        if conversation == self.conversation:
-            await super().accepted(job)
-        else:
-            # The same id, resent on a socket of another conversation: say which one has it.
-            self._described[job.pk] = await in_database(self.describe, job)
-            await self.send_frame(
-                {
-                    "type": "queued",
-                    "job": str(job.pk),
-                    "conversation": str(conversation),
-                    "position": 1,
-                    "queue_size": 1,
-                    "eta_seconds": None,
-                    "paused": False,
-                    **self._described.pop(job.pk),
-                }
-            )
+        # The same id may come again on a socket of another conversation: its frames say which one they belong to.
+        await super().accepted(job)
+        if conversation != self.conversation:
             return
         try:
             await self.channel_layer.group_send(
@@ -132,6 +118,7 @@ class ChatConsumer(JobConsumer):
         part = ReplyJob.objects.select_related("message__parent").get(job=job)
         question = part.message.parent
         return {
+            "conversation": str(part.message.conversation_id),
             "message": str(question.pk) if question else None,
             "reply": str(part.message_id),
             "client_id": str(job.client_id) if job.client_id else None,
@@ -163,9 +150,10 @@ class ChatConsumer(JobConsumer):
             # Blocks can be changed only by who has them all: an HTML reply is always read from its beginning.
             after, origin = 0, None
             prefix = await in_database(_text_before, job)
+            about = {"job": str(job.pk), "conversation": str(await in_database(_conversation_of, job))}
 
             async def send(frame: Frame) -> None:
-                await self.send_frame({**frame, "job": str(job.pk), "conversation": str(self.conversation)})
+                await self.send_frame({**frame, **about})
 
             if job.pk in self._html:
                 self._html[job.pk].close()

@@ -132,6 +132,22 @@ def test_the_same_id_sent_twice_at_once_is_one_job(ada: Person, site: Site) -> N
     assert rows(site, messages, UUID(answers[0]["conversation"]).hex) == [(2,)]
 
 
+@pytest.mark.parametrize("html", [False, True], ids=["tokens", "html"])
+def test_the_same_id_on_a_socket_of_another_conversation_is_that_job(ada: Person, html: bool) -> None:
+    with ada.socket() as socket, ada.socket(html=html) as other:
+        asked = socket.prompt("here", params={"max_new_tokens": 40})
+        elsewhere = other.prompt("there", params={"max_new_tokens": 1})
+        other.end(elsewhere["job"])
+        again = other.prompt("here", client_id=asked["client_id"])
+        assert (again["job"], again["conversation"]) == (asked["job"], asked["conversation"])
+        assert again["conversation"] != elsewhere["conversation"]
+        other.end(asked["job"])
+        assert {frame["conversation"] for frame in other.of(asked["job"])} == {asked["conversation"]}
+        assert other.of(asked["job"], "html" if html else "token")
+        # The socket still belongs to its own conversation.
+        assert other.prompt("there too", params={"max_new_tokens": 1})["conversation"] == elsewhere["conversation"]
+
+
 def test_a_prompt_sent_just_before_its_tab_closed_is_accepted(ada: Person, site: Site) -> None:
     """An answer to a closing socket raised in the consumer and ended it, with the frames that were still to be read."""
     before = site.lines.count
