@@ -4,6 +4,7 @@ import logging
 import os
 import threading
 import time
+from datetime import timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -50,6 +51,7 @@ class LeaseThread:
             for part in (
                 self._refresh,
                 self._look_at_claims,
+                self._bring_back_forgotten,
                 reaper.sweep,
                 self._process.wake_others,
                 self._clear_old,
@@ -73,14 +75,17 @@ class LeaseThread:
         if wedged > conf.lease_seconds():
             logger.error("an engine has not finished a step for %.0f s; the lease is not refreshed", wedged)
             return
-        fields: dict[str, object] = {"last_seen_at": instants.now(), "busy": len(process.claims)}
+        row = Worker.objects.filter(pk=process.row.pk)
+        # Before Redis is asked: one that hangs must not cost the lease.
+        row.update(last_seen_at=instants.now(), busy=len(process.claims))
+        process.row.draining = bool(row.values_list("draining", flat=True).first())
         try:
-            fields["redis_id"] = stream.redis_id(stream.sync_client())
+            redis_id = stream.redis_id(stream.sync_client())
+            if redis_id != process.row.redis_id:
+                row.update(redis_id=redis_id)
+                process.row.redis_id = redis_id
         except redis.RedisError as error:
             logger.warning("Redis doesn't answer: %s", error)
-        Worker.objects.filter(pk=process.row.pk).update(**fields)
-        drained = Worker.objects.filter(pk=process.row.pk).values_list("draining", flat=True).first()
-        process.row.draining = bool(drained)
 
     def _clear_old(self) -> None:
         if time.monotonic() >= self._clear_at:
@@ -111,6 +116,18 @@ class LeaseThread:
                 claim.stop(StopCause.CANCEL)
             elif time.monotonic() - claim.started > conf.job_timeout_seconds():
                 claim.stop(StopCause.DEADLINE)
+
+    def _bring_back_forgotten(self) -> None:
+        """Return what runs here by its row but not in truth: the database was lost between a claim's commit and its
+        answer, or for so long that an end could not be written. No other worker would: this one is alive.
+        """
+        settled = instants.now() - timedelta(seconds=conf.lease_seconds())
+        mine = Job.objects.filter(worker=self._process.row, state=Job.State.RUNNING, started_at__lt=settled)
+        forgotten = list(mine.only("id", "epoch"))
+        known = {(claim.job.pk, claim.job.epoch) for claim in self._process.running()}
+        for job in forgotten:
+            if (job.pk, job.epoch) not in known:
+                reaper.bring_back(job)
 
 
 class ControlThread:

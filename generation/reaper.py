@@ -24,11 +24,14 @@ def reap() -> int:
     orphans = Job.objects.filter(state=Job.State.RUNNING).filter(
         Q(worker=None) | Q(worker__stopped_at__isnull=False) | Q(worker__last_seen_at__lt=silent_since)
     )
-    return sum(_put_back(job) for job in orphans.only("id", "epoch"))
+    return sum(bring_back(job) for job in orphans.only("id", "epoch"))
 
 
-def _put_back(job: Job) -> bool:
-    """The text so far goes into the row: if nobody can go on with the job, it is still there."""
+def bring_back(job: Job) -> bool:
+    """Put a running job that nobody runs back in line.
+
+    The text so far goes into the row: if nobody can go on with the job, it is still there.
+    """
     try:
         entries = stream.read_entries(stream.sync_client(), job.pk)
     except redis.RedisError:
@@ -37,7 +40,7 @@ def _put_back(job: Job) -> bool:
     fields = {"text": text, "last_seq": len(entries) + 1} if entries else {}
     done = queue.put_back(job.pk, job.epoch, drained=False, **fields)
     if done:
-        logger.warning("job %s goes back to the line: its worker is gone", job.pk)
+        logger.warning("job %s goes back to the line: no worker runs it any more", job.pk)
     return done
 
 
