@@ -148,6 +148,16 @@ class Socket:
         assert self.until(lambda frame: frame.get("ref") == reference)["code"] == "bad_frame"
 
 
+def refused(socket: Socket, message: str | bytes) -> Frame:
+    """Send it; the `error` that answers it. The socket stays open."""
+    socket.raw(message)
+    answer = socket.next()
+    assert answer["type"] == "error", answer
+    assert answer["message"]
+    socket.still_answers()
+    return answer
+
+
 def check_order(frames: list[Frame]) -> None:
     """queued*, started, prefill*, token*, one end; seq rising by one."""
     kinds = [frame["type"] for frame in frames]
