@@ -55,8 +55,8 @@ def program() -> str | None:
 class Person:
     """One signed-in person. `tolerated` holds patterns of the faults that a test brings about itself."""
 
-    def __init__(self, browser: Browser, site: Site, **options: object) -> None:
-        self.name = f"p-{uuid.uuid4().hex[:12]}"
+    def __init__(self, browser: Browser, site: Site, name: str = "", **options: object) -> None:
+        self.name = name or f"p-{uuid.uuid4().hex[:12]}"
         self.faults: list[str] = []
         self.tolerated: list[str] = []
         self.context: BrowserContext = browser.new_context(**{"viewport": {"width": 1000, "height": 700}, **options})
