@@ -1,17 +1,14 @@
 """The page in a real browser against a running site: what the composer and the thread do."""
 
-import os
 import re
-import shutil
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
+from tests.browser import Person, expect_state, say
 from tests.site import Site
 
-ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
 WORDS = "some words to be said again "
 
 ENTER_WHILE_COMPOSING = """(box) => {
@@ -24,50 +21,10 @@ ENTER_WHILE_COMPOSING = """(box) => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if program is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("Chromium is missing")
-        pytest.skip("Chromium is missing")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
-def visit(browser: Browser, site: Site) -> Iterator[Callable[[], Page]]:
-    """Open the page as somebody new; anything in the browser's console that is an error fails the test."""
-    faults: list[str] = []
-    contexts = []
-
-    def visit() -> Page:
-        context = browser.new_context(viewport={"width": 1000, "height": 500})
-        contexts.append(context)
-        page = context.new_page()
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("console", lambda message: message.type == "error" and faults.append(message.text))
-        link = site.manage("link", "--user", f"p-{uuid.uuid4().hex[:12]}").stdout
-        found = re.search(r"http\S+", link)
-        assert found, link
-        page.goto(found.group())
-        return page
-
-    yield visit
-    for context in contexts:
-        context.close()
-    assert not faults
-
-
-def say(page: Page, text: str) -> None:
-    page.locator("#prompt").fill(text)
-    page.locator("#prompt").press("Enter")
-
-
-def expect_end(page: Page, state: str = "finished") -> None:
-    expect(page.locator("article.reply").last).to_have_attribute("data-state", state, timeout=30_000)
+def visit(site: Site, sign_in: Callable[..., Person]) -> Callable[[], Page]:
+    """Open the page as somebody new."""
+    return lambda: sign_in(site, viewport={"width": 1000, "height": 500}).page
 
 
 def test_it_takes_a_new_conversation_to_its_own_address_and_shows_it_whole_after_a_reload(
@@ -75,7 +32,7 @@ def test_it_takes_a_new_conversation_to_its_own_address_and_shows_it_whole_after
 ) -> None:
     page = visit()
     say(page, WORDS)
-    expect_end(page)
+    expect_state(page, "finished")
     expect(page).to_have_url(re.compile(r"/c/[0-9a-f-]{36}/$"))
     expect(page.locator("nav#conversations a")).to_have_text(WORDS.strip())
     expect(page.locator(".reply .outcome")).to_contain_text("tokens/s")
@@ -89,7 +46,7 @@ def test_it_sends_once_however_often_the_button_is_pressed(visit: Callable[[], P
     page = visit()
     page.locator("#prompt").fill(WORDS)
     page.locator("#send").dblclick()
-    expect_end(page)
+    expect_state(page, "finished")
     expect(page.locator("article.prompt")).to_have_count(1)
     expect(page.locator("#prompt")).to_have_value("")
     page.reload()
@@ -126,7 +83,7 @@ def test_it_stops_a_reply_and_keeps_what_was_said(visit: Callable[[], Page]) -> 
     say(page, WORDS)
     expect(page.locator(".reply .blocks")).to_contain_text("some words")
     page.locator("#stop").click()
-    expect_end(page, "cancelled")
+    expect_state(page, "cancelled")
     expect(page.locator(".reply .outcome")).to_have_text("stopped")
     expect(page.locator(".reply .blocks")).to_contain_text("some words")
     expect(page.locator("#stop")).to_be_hidden()
@@ -135,7 +92,7 @@ def test_it_stops_a_reply_and_keeps_what_was_said(visit: Callable[[], Page]) -> 
 def test_it_shows_a_prompt_of_another_tab_with_its_reply(visit: Callable[[], Page]) -> None:
     page = visit()
     say(page, "first")
-    expect_end(page)
+    expect_state(page, "finished")
     other = page.context.new_page()
     other.goto(page.url)
     expect(other.locator("article.reply")).to_have_count(1)
@@ -143,14 +100,14 @@ def test_it_shows_a_prompt_of_another_tab_with_its_reply(visit: Callable[[], Pag
     expect(other.locator("article.prompt").last).to_have_text(WORDS.strip())
     for each in (page, other):
         expect(each.locator("article.reply")).to_have_count(2)
-        expect_end(each)
+        expect_state(each, "finished")
     assert page.locator(".blocks").last.inner_html() == other.locator(".blocks").last.inner_html()
 
 
 def test_it_stops_following_the_end_once_the_reader_scrolls_up(visit: Callable[[], Page]) -> None:
     page = visit()
     say(page, "\n".join(["a line"] * 60))
-    expect_end(page)
+    expect_state(page, "finished")
     expect(page.locator("#jump")).to_be_hidden()
     page.locator("#scroller").hover()
     page.mouse.wheel(0, -200)
@@ -163,7 +120,7 @@ def test_it_fits_a_phone_without_scrolling_sideways(visit: Callable[[], Page]) -
     page = visit()
     page.set_viewport_size({"width": 390, "height": 844})
     say(page, "w" * 300 + " " + WORDS)
-    expect_end(page)
+    expect_state(page, "finished")
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     assert page.evaluate("(box => box.scrollWidth - box.clientWidth)(document.querySelector('#scroller'))") == 0
     page.locator("#open-sidebar").click()
@@ -193,7 +150,7 @@ def test_it_runs_nothing_and_asks_no_foreign_server_for_what_was_written(visit: 
         "[x](javascript:alert(1)) ![p](https://evil.example/p.png) $\\text{<img/src=x/onerror=alert(1)>}$"
     )
     say(page, attack)
-    expect_end(page)
+    expect_state(page, "finished")
     for _ in ("live", "after a reload"):
         expect(page.locator("article.prompt")).to_have_text(attack)
         expect(page.locator("#thread :is(img, svg, script, a[href^=javascript])")).to_have_count(0)
