@@ -4,7 +4,6 @@ A subclass says what a prompt means (`accept`), what else `queued` and `hello` t
 jobs may be followed here (`find`). As it stands each prompt is a question of its own.
 """
 
-import json
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -12,25 +11,22 @@ from typing import Any
 from uuid import UUID
 
 import redis
-from channels.generic.websocket import AsyncWebsocketConsumer
 from django.db import DatabaseError
 
 from generation import admission, conf, frames, queue
 from generation.admission import Refused
-from generation.delivery import stream
 from generation.delivery.hub import hub
-from generation.delivery.reader import ENDS, WINDOW, JobReader
 from generation.delivery.rows import in_database
+from generation.following import FollowingConsumer
 from generation.frames import Frame
 from generation.models import Job
-from generation.sessions import SignIn, ended, read_sign_in
+from generation.sessions import ended, read_sign_in
 
 logger = logging.getLogger(__name__)
 
 SIGNED_OUT, NOT_FOUND, TOO_LARGE, TOO_MANY_SOCKETS = 4401, 4404, 4413, 4429
 HEARTBEAT_SECONDS = 15.0
 MAX_SOCKETS_PER_USER = 50
-MAX_FOLLOWED = 200
 
 
 class Closing(Exception):
@@ -41,17 +37,9 @@ class Closing(Exception):
         self.code = code
 
 
-class JobConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
-    sign_in: SignIn
-    conversation: UUID | None = None
-    window: int | None = WINDOW
-
+class JobConsumer(FollowingConsumer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._readers: dict[UUID, JobReader] = {}
-        self._described: dict[UUID, Frame] = {}
-        self._last_sent = time.monotonic()
-        self._closed = False
         self._client_frames: dict[str, Callable[[Frame], Awaitable[None]]] = {
             "prompt": self._on_prompt,
             "regenerate": self._on_prompt,
@@ -82,35 +70,11 @@ class JobConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         """The job if it may be followed on this socket: a foreign one is like none."""
         return Job.objects.filter(pk=job_id, user_id=self.sign_in.user_id).first()
 
-    def describe(self, job: Job) -> Frame:
-        """What `queued` says beside the place: message, reply, client_id, text, and a conversation."""
-        return {
-            "message": None,
-            "reply": None,
-            "client_id": str(job.client_id) if job.client_id else None,
-            "text": job.messages[-1]["content"] if job.messages else "",
-        }
-
     def active_jobs(self) -> list[Frame]:
         """The unfinished jobs of this socket's conversation, for `hello`."""
         return []
 
-    async def deliver(self, job_id: UUID, frame: Frame) -> None:
-        """A frame about a followed job, in order, on its way to the client."""
-        await self.send_frame(frame)
-
     # Connection.
-
-    async def __call__(self, *args: Any) -> None:
-        try:
-            await super().__call__(*args)
-        finally:
-            # Also after an error or a cancellation, when nothing calls `disconnect`.
-            self._closed = True
-            hub().remove_socket(self)
-            for reader in self._readers.values():
-                reader.ended = True
-                hub().remove(reader)
 
     async def connect(self) -> None:
         await self.accept()
@@ -156,12 +120,6 @@ class JobConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             "active": self.active_jobs(),
         }
 
-    async def disconnect(self, code: int) -> None:
-        self._closed = True
-        hub().remove_socket(self)
-        for job_id in list(self._readers):
-            await self._unfollow(job_id)
-
     async def signed_out(self) -> None:
         await self._end(SIGNED_OUT)
 
@@ -176,38 +134,6 @@ class JobConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     async def tick(self) -> None:
         if time.monotonic() - self._last_sent >= HEARTBEAT_SECONDS:
             await self.send_frame({"type": "heartbeat"})
-
-    async def send_frame(self, frame: Frame) -> None:
-        if not self._closed:
-            self._last_sent = time.monotonic()
-            try:
-                await self.send(text_data=json.dumps(frame, ensure_ascii=False, separators=(",", ":")))
-            except (RuntimeError, OSError) as error:
-                # The client has gone, servers differ in how they say so. What it sent before that is still handled.
-                logger.debug("a frame was not sent: %r", error)
-
-    # From the channel layer. A client's "type" never gets here: only these names are handled.
-
-    async def dispatch(self, message: dict[str, Any]) -> None:
-        kind = message.get("type", "")
-        if kind.startswith("websocket."):
-            await super().dispatch(message)
-        elif self._closed:
-            return
-        elif not await self.group_message(message):
-            logger.warning("a group message of the unknown type %r was ignored", kind)
-
-    async def group_message(self, message: dict[str, Any]) -> bool:
-        """Handle a message of a group this socket joined; whether its type is known."""
-        if message["type"] not in ("job.token", "job.prefill", "job.changed"):
-            return False
-        reader = self._readers.get(UUID(message["job"]))
-        if reader is not None:
-            try:
-                await reader.message(message)
-            except (DatabaseError, redis.RedisError, OSError) as error:
-                logger.warning("a message of job %s was left for the next tick: %r", message["job"], error)
-        return True
 
     # From the client.
 
@@ -250,60 +176,10 @@ class JobConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         """Answer an accepted prompt with `queued` and follow its job from the beginning."""
         await self.follow(job, announce_queued=True)
 
-    async def follow(
-        self, job: Job, after: int = 0, origin: int | None = None, *, announce_queued: bool = False
-    ) -> None:
-        """Follow the job, anew if it is followed; `announce_queued` begins with `queued` whatever its state."""
-        if announce_queued and job.pk in self._readers and not self._readers[job.pk].ended:
-            row_place = await in_database(_place_of, job)
-            await self._deliver(job.pk, {"type": "queued", "job": str(job.pk), **row_place})
-            return
-        if len(self._readers) >= MAX_FOLLOWED:
-            raise Refused("bad_frame", f"A socket follows at most {MAX_FOLLOWED} jobs.")
-        await self._unfollow(job.pk)
-        self._described[job.pk] = await in_database(self.describe, job)
-
-        async def send(frame: Frame) -> None:
-            await self._deliver(job.pk, frame)
-
-        reader = JobReader(job.pk, send, after=after, origin=origin, window=self.window)
-        self._readers[job.pk] = reader
-        try:
-            await self.channel_layer.group_add(stream.group(job.pk), self.channel_name)
-        except (redis.RedisError, OSError) as error:
-            logger.warning("job %s is followed by the tick alone: %r", job.pk, error)
-        hub().add(reader)
-        await reader.start(announce_queued=announce_queued)
-
-    async def _unfollow(self, job_id: UUID) -> None:
-        reader = self._readers.pop(job_id, None)
-        self._described.pop(job_id, None)
-        if reader is not None:
-            reader.ended = True
-            hub().remove(reader)
-            try:
-                await self.channel_layer.group_discard(stream.group(job_id), self.channel_name)
-            except (redis.RedisError, OSError) as error:
-                logger.debug("group of job %s not left: %r", job_id, error)
-
-    async def _deliver(self, job_id: UUID, frame: Frame) -> None:
-        described = self._described.get(job_id, {})
-        frame["conversation"] = described.get("conversation") or (str(self.conversation) if self.conversation else None)
-        if frame["type"] == "queued":
-            frame |= described
-        await self.deliver(job_id, frame)
-        if frame["type"] in ENDS:
-            await self._unfollow(job_id)
-
     async def _on_follow(self, frame: Frame) -> None:
         after = frames.whole_number(frame, "after", 0)
         origin = None if frame.get("origin") is None else frames.whole_number(frame, "origin")
         await self.follow(await self._found(frame), after, origin)
-
-    async def acknowledged(self, job_id: UUID, seq: int) -> None:
-        """The client has applied everything of this job up to seq."""
-        if reader := self._readers.get(job_id):
-            await reader.acknowledge(seq)
 
     async def _on_ack(self, frame: Frame) -> None:
         await self.acknowledged(frames.uuid_of(frame, "job"), frames.whole_number(frame, "seq"))
@@ -326,11 +202,3 @@ class JobConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     def _find_by_client_id(self, client_id: UUID) -> Job | None:
         return Job.objects.filter(user_id=self.sign_in.user_id, client_id=client_id).first()
-
-
-def _place_of(job: Job) -> Frame:
-    from generation import line
-
-    size = line.waiting(job.queue_id).count()
-    position = line.position_of(job) if Job.objects.filter(pk=job.pk, state=Job.State.QUEUED).exists() else 1
-    return {"position": position, "queue_size": max(size, position), "eta_seconds": None, "paused": False}

@@ -1,0 +1,155 @@
+"""FollowingConsumer: a socket that follows jobs. It sends their frames and knows nothing of what a client asks."""
+
+import json
+import logging
+import time
+from typing import Any
+from uuid import UUID
+
+import redis
+from channels.generic.websocket import AsyncWebsocketConsumer
+from django.db import DatabaseError
+
+from generation.admission import Refused
+from generation.delivery import stream
+from generation.delivery.hub import hub
+from generation.delivery.reader import ENDS, WINDOW, JobReader
+from generation.delivery.rows import in_database, read_row
+from generation.frames import Frame
+from generation.models import Job
+from generation.sessions import SignIn
+
+logger = logging.getLogger(__name__)
+
+MAX_FOLLOWED = 200
+
+
+class FollowingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
+    sign_in: SignIn
+    conversation: UUID | None = None
+    window: int | None = WINDOW
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._readers: dict[UUID, JobReader] = {}
+        self._described: dict[UUID, Frame] = {}
+        self._last_sent = time.monotonic()
+        self._closed = False
+
+    def describe(self, job: Job) -> Frame:
+        """What `queued` says beside the place: message, reply, client_id, text, and a conversation."""
+        return {
+            "message": None,
+            "reply": None,
+            "client_id": str(job.client_id) if job.client_id else None,
+            "text": job.messages[-1]["content"] if job.messages else "",
+        }
+
+    async def deliver(self, job_id: UUID, frame: Frame) -> None:
+        """A frame about a followed job, in order, on its way to the client."""
+        await self.send_frame(frame)
+
+    async def __call__(self, *args: Any) -> None:
+        try:
+            await super().__call__(*args)
+        finally:
+            # Also after an error or a cancellation, when nothing calls `disconnect`.
+            self._closed = True
+            hub().remove_socket(self)
+            for reader in self._readers.values():
+                reader.ended = True
+                hub().remove(reader)
+
+    async def disconnect(self, code: int) -> None:
+        self._closed = True
+        hub().remove_socket(self)
+        for job_id in list(self._readers):
+            await self._unfollow(job_id)
+
+    async def send_frame(self, frame: Frame) -> None:
+        if not self._closed:
+            self._last_sent = time.monotonic()
+            try:
+                await self.send(text_data=json.dumps(frame, ensure_ascii=False, separators=(",", ":")))
+            except (RuntimeError, OSError) as error:
+                # The client has gone, servers differ in how they say so. What it sent before that is still handled.
+                logger.debug("a frame was not sent: %r", error)
+
+    # From the channel layer. A client's "type" never gets here: only these names are handled.
+
+    async def dispatch(self, message: dict[str, Any]) -> None:
+        kind = message.get("type", "")
+        if kind.startswith("websocket."):
+            await super().dispatch(message)
+        elif self._closed:
+            return
+        elif not await self.group_message(message):
+            logger.warning("a group message of the unknown type %r was ignored", kind)
+
+    async def group_message(self, message: dict[str, Any]) -> bool:
+        """Handle a message of a group this socket joined; whether its type is known."""
+        if message["type"] not in ("job.token", "job.prefill", "job.changed"):
+            return False
+        reader = self._readers.get(UUID(message["job"]))
+        if reader is not None:
+            try:
+                await reader.message(message)
+            except (DatabaseError, redis.RedisError, OSError) as error:
+                logger.warning("a message of job %s was left for the next tick: %r", message["job"], error)
+        return True
+
+    async def follow(
+        self, job: Job, after: int = 0, origin: int | None = None, *, announce_queued: bool = False
+    ) -> None:
+        """Follow the job, anew if it is followed; `announce_queued` begins with `queued` whatever its state."""
+        if announce_queued and job.pk in self._readers and not self._readers[job.pk].ended:
+            await self._say_queued(job)
+            return
+        if len(self._readers) >= MAX_FOLLOWED:
+            raise Refused("bad_frame", f"A socket follows at most {MAX_FOLLOWED} jobs.")
+        await self._unfollow(job.pk)
+        self._described[job.pk] = await in_database(self.describe, job)
+
+        async def send(frame: Frame) -> None:
+            await self._deliver(job.pk, frame)
+
+        reader = JobReader(job.pk, send, after=after, origin=origin, window=self.window)
+        self._readers[job.pk] = reader
+        try:
+            await self.channel_layer.group_add(stream.group(job.pk), self.channel_name)
+        except (redis.RedisError, OSError) as error:
+            logger.warning("job %s is followed by the tick alone: %r", job.pk, error)
+        hub().add(reader)
+        await reader.start(announce_queued=announce_queued)
+
+    async def _unfollow(self, job_id: UUID) -> None:
+        reader = self._readers.pop(job_id, None)
+        self._described.pop(job_id, None)
+        if reader is not None:
+            reader.ended = True
+            hub().remove(reader)
+            try:
+                await self.channel_layer.group_discard(stream.group(job_id), self.channel_name)
+            except (redis.RedisError, OSError) as error:
+                logger.debug("group of job %s not left: %r", job_id, error)
+
+    async def _deliver(self, job_id: UUID, frame: Frame) -> None:
+        described = self._described.get(job_id, {})
+        frame["conversation"] = described.get("conversation") or (str(self.conversation) if self.conversation else None)
+        if frame["type"] == "queued":
+            frame |= described
+        await self.deliver(job_id, frame)
+        if frame["type"] in ENDS:
+            await self._unfollow(job_id)
+
+    async def acknowledged(self, job_id: UUID, seq: int) -> None:
+        """The client has applied everything of this job up to seq."""
+        if reader := self._readers.get(job_id):
+            await reader.acknowledge(seq)
+
+    async def _say_queued(self, job: Job) -> None:
+        """Where a job stands that is followed already: its prompt came again."""
+        row = await read_row(job.pk)
+        place = await row.place() if row is not None and row.state == Job.State.QUEUED else (1, 1, False)
+        frame = dict(zip(("position", "queue_size", "paused"), place, strict=True))
+        await self._deliver(job.pk, {"type": "queued", "job": str(job.pk), **frame, "eta_seconds": None})
