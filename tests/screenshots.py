@@ -5,6 +5,7 @@ speed can be chosen, and one with the built-in model. Not a test.
 """
 
 import json
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -144,11 +145,22 @@ def take_mock_phases(site: Site, photographer: Photographer) -> None:
     photographer.take(page, "login")
 
 
-def take_real_reply(site: Site, photographer: Photographer) -> None:
+def take_real_replies(site: Site, photographer: Photographer) -> None:
+    """A finished reply, then one that grows while the next prompt waits: the README's picture."""
     page = photographer.person(site, NAME).page
+    code = STORE.format(arguments=json.dumps([NAME, OTHERS, QUESTION, ANSWER]))
+    site.manage("shell", "--no-imports", "-c", code)
+    page.reload()
     say(page, "Write a Python function that finds the longest word in a text, with an example.")
     expect_state(page, "finished")
     photographer.take(page, "real")
+    say(page, "Explain how a rainbow forms, in three short paragraphs.")
+    growing = page.locator("article.reply").nth(1)
+    expect(growing).to_have_attribute("data-state", "running")
+    say(page, "And how does a double one?")
+    expect(growing.locator(".blocks")).to_have_text(re.compile(r"(\S+\s+){45}"), timeout=PATIENCE)
+    expect(reply(page).locator(".status")).to_contain_text("1st in line")
+    photographer.take(page, "line")
 
 
 @contextmanager
@@ -168,8 +180,8 @@ def main(folder: Path) -> None:
         photographer = Photographer(folder, browser)
         with running("--concurrency", "1", GENERATION_MODELS="mock=mock:?rate=3") as site:
             take_mock_phases(site, photographer)
-        with running(GENERATION_MODELS="") as site:
-            take_real_reply(site, photographer)
+        with running("--concurrency", "1", GENERATION_MODELS="") as site:
+            take_real_replies(site, photographer)
         browser.close()
 
 
