@@ -1,0 +1,45 @@
+"""The line and its workers on PostgreSQL, where rows are locked and transactions run side by side."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chatsite.local import ports
+from tests import postgresql
+from tests.environment import ROOT
+from tests.site import clean_environment
+
+USER, PASSWORD, DATABASE = "tokenline", "for-this-test-only", "tokenline"
+THERE = Path(__file__).parent
+ON_BOTH = ["test_line.py", "test_admission.py", "test_queue.py", "test_reaper.py"]
+REAL_WORKERS = "exactly_as_many or told_to_stop or was_killed or row_says"
+
+
+@pytest.fixture(scope="module")
+def database_url() -> Iterator[str]:
+    with postgresql.cluster(USER, PASSWORD, DATABASE) as cluster:
+        yield f"postgresql://{USER}:{PASSWORD}@{ports.LOOPBACK}:{cluster.port}/{DATABASE}"
+
+
+def run_tests(database_url: str, *arguments: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *arguments],
+        cwd=ROOT,
+        env=clean_environment(TEST_DATABASE_URL=database_url),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_it_keeps_the_line_on_postgresql(database_url: str) -> None:
+    run_tests(database_url, *(str(THERE / name) for name in ON_BOTH))
+
+
+def test_it_keeps_jobs_on_postgresql_when_workers_come_and_go(database_url: str) -> None:
+    run_tests(database_url, str(THERE / "test_worker.py"), "-k", REAL_WORKERS)
