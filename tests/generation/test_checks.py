@@ -24,7 +24,8 @@ def test_it_accepts_the_sites_own_settings() -> None:
 
 @pytest.mark.parametrize("backend", ["channels_redis.core.RedisChannelLayer", "channels.layers.InMemoryChannelLayer"])
 def test_it_refuses_another_channel_layer(settings: Any, backend: str) -> None:
-    """After about 100 fast messages the rest vanished, with no exception (django/channels_redis#131)."""
+    """After about 100 fast messages the rest vanished, with no exception (django/channels_redis#131);
+    a layer in memory let a task's sends "succeed" that no browser ever got (django/channels#1876)."""
     settings.CHANNEL_LAYERS = {"default": {"BACKEND": backend, "CONFIG": {"hosts": [settings.REDIS_URL]}}}
     assert "generation.E001" in found()
 
