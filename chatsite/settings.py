@@ -125,7 +125,7 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_TASK_ACKS_LATE = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_TRANSPORT_OPTIONS = {
-    "socket_timeout": 10,
+    "socket_timeout": 5,
     "socket_connect_timeout": 5,
     "socket_keepalive": True,
     "socket_keepalive_options": keepalive.TCP_OPTIONS,

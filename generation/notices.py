@@ -61,6 +61,15 @@ def control(worker_id: UUID, job_id: UUID) -> None:
     _publish(CONTROL.format(worker_id), str(job_id).encode())
 
 
+def shorten_stream(job_id: UUID) -> None:
+    """Let the stream of a job that ended without a marker live no longer than one that has it."""
+    try:
+        for key in (stream.tokens_key(job_id), stream.owner_key(job_id)):
+            stream.sync_client().expire(key, stream.ENDED_TTL_SECONDS)
+    except redis.RedisError as error:
+        logger.warning("the stream of job %s lives for a day: %s", job_id, error)
+
+
 def forget_stream(job_id: UUID) -> None:
     try:
         stream.sync_client().delete(stream.tokens_key(job_id))

@@ -175,6 +175,7 @@ def put_back(job_id: uuid.UUID, epoch: int, *, drained: bool, **fields: Any) -> 
         elif mine.update(state=State.CANCELLED, ended_at=now, **fields):
             changed = 1
             transaction.on_commit(lambda: notices.changed_id(job_id, signal="job_cancelled"))
+            transaction.on_commit(lambda: notices.shorten_stream(job_id))
     return bool(changed)
 
 
@@ -188,6 +189,8 @@ def cancel(job: Job) -> bool:
             job.refresh_from_db()
             line.give_back(job)
             transaction.on_commit(lambda: notices.changed(job, signal="job_cancelled"))
+            if job.epoch:
+                transaction.on_commit(lambda: notices.shorten_stream(job.pk))
             return True
         asked = Job.objects.filter(pk=job.pk, state=State.RUNNING, cancel_requested_at=None).update(
             cancel_requested_at=now

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from generation import conf, process_identity, reaper
+from generation import conf, process_identity, queue, reaper
+from generation.delivery import stream
 from generation.delivery.writer import TokenWriter
 from generation.models import Job, Worker
 from tests.generation.rows import make_job, make_worker
@@ -123,6 +124,23 @@ def test_it_keeps_the_text_of_a_cancelled_job_and_starts_it_no_more() -> None:
     assert reaper.reap() == 1
     job.refresh_from_db()
     assert (job.state, job.text, job.last_seq) == (State.CANCELLED, "one two", 3)
+
+
+@pytest.mark.parametrize("end", ["reaped", "cancelled in line"])
+@pytest.mark.django_db(transaction=True)
+def test_a_stream_without_an_end_marker_lives_no_longer_than_one_with_it(end: str) -> None:
+    asked_for = {"cancel_requested_at": timezone.now()} if end == "reaped" else {}
+    worker = make_worker(last_seen_at=silent())
+    job = make_job(State.RUNNING, worker=worker, id=uuid.uuid4(), epoch=1, **asked_for)
+    written(job, "one", " two")
+    reaper.reap()
+    if end == "cancelled in line":
+        job.refresh_from_db()
+        assert queue.cancel(job)
+    job.refresh_from_db()
+    assert (job.state, job.text) == (State.CANCELLED, "one two")
+    for key in (stream.tokens_key(job.pk), stream.owner_key(job.pk)):
+        assert 0 < stream.sync_client().ttl(key) <= stream.ENDED_TTL_SECONDS
 
 
 def test_it_expires_in_every_queue(settings: Any) -> None:
