@@ -86,25 +86,32 @@ class Host:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def cut_off(self) -> None:
+    @contextlib.contextmanager
+    def cut_off(self) -> Iterator[None]:
+        """Meanwhile nothing reaches it and nothing comes from it."""
         _ip("link", "set", self.link, "down")
-
-    def reconnect(self) -> None:
-        _ip("link", "set", self.link, "up")
+        try:
+            yield
+        finally:
+            _ip("link", "set", self.link, "up")
 
     def stop(self) -> None:
-        """End all its processes, the last started first."""
+        """End all its processes."""
+        self.ask_to_stop()
         for process in reversed(self.started):
-            for pid in _children(process.pid):
-                # `unshare` itself doesn't pass signals on; its child is the command.
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGTERM)
             try:
                 process.wait(20)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
         self.started.clear()
+
+    def ask_to_stop(self) -> None:
+        for process in self.started:
+            for pid in _children(process.pid):
+                # `unshare` itself doesn't pass signals on; its child is the command.
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM)
 
     def _as_here(self) -> list[str]:
         own = ["unshare", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]

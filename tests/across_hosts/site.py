@@ -2,10 +2,10 @@
 
 import contextlib
 import http.cookiejar
-import json
 import sys
 import urllib.request
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,10 @@ CREATE TRIGGER remember AFTER UPDATE OF state ON generation_job FOR EACH ROW
 
 
 class SpreadSite:
-    """`url`, `up` and `manage` are those of a `tests.site.Site`."""
+    """`url` and `up` are those of a `tests.site.Site`.
+
+    `clocks` tells how far each worker's clock is ahead of ours, by what it logs.
+    """
 
     def __init__(self, hosts: dict[str, Host], folder: Path, database_port: int) -> None:
         self.hosts = hosts
@@ -49,6 +52,7 @@ class SpreadSite:
         self.up = {"redis_url": f"redis://:secret@{address}:6379/0"}
         self.database_url = f"postgres://site:secret@{address}:{database_port}/site"
         self.logs: dict[str, Lines] = {}
+        self.clocks: dict[str, float] = {}
         self.environment = clean_environment(
             CHATSITE_VAR=str(folder / "var"),
             SECRET_KEY="k" * 50,
@@ -79,7 +83,9 @@ class SpreadSite:
         options = f"-Q gpu -P threads -c {concurrency} -n gpu@{name} --without-mingle --without-gossip -E -l INFO"
         command = [sys.executable, "-m", "celery", "-A", "chatsite", "worker", *options.split()]
         self.logs[name] = self.hosts[name].lines(command, self.environment)
-        self.logs[name].wait_for("ready.")
+        written = self.logs[name].wait_for("ready.").split(",")[0]
+        seen = datetime.fromisoformat(written).replace(tzinfo=UTC)
+        self.clocks[name] = (seen - datetime.now(UTC)).total_seconds()
 
     def manage(self, *arguments: str) -> str:
         return self._hub.run([sys.executable, "manage.py", *arguments], self.environment)
@@ -99,11 +105,16 @@ class SpreadSite:
             query = "SELECT id::text, row_to_json(generation_job) FROM generation_job"
             return dict(database.execute(query).fetchall())
 
-    def set_draining(self, name: str, draining: bool) -> None:
+    @contextlib.contextmanager
+    def draining(self, name: str) -> Iterator[None]:
+        """Meanwhile that worker claims nothing."""
+        change = "UPDATE generation_worker SET draining = %s WHERE hostname = %s"
         with self.database() as database:
-            database.execute(
-                "UPDATE generation_worker SET draining = %s WHERE hostname = %s", (draining, f"gpu@{name}")
-            )
+            database.execute(change, (True, f"gpu@{name}"))
+            try:
+                yield
+            finally:
+                database.execute(change, (False, f"gpu@{name}"))
 
     def cookies(self, count: int) -> list[str]:
         """A session cookie for each of so many people."""
@@ -114,11 +125,6 @@ class SpreadSite:
             urllib.request.build_opener(*handlers).open(link).close()
             found.append("; ".join(f"{cookie.name}={cookie.value}" for cookie in jar))
         return found
-
-    def load(self) -> dict[str, Any]:
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"{self.url}/health/load") as answer:
-            found: dict[str, Any] = json.load(answer)
-            return found
 
 
 @contextlib.contextmanager
@@ -131,5 +137,7 @@ def spread_site(hosts: dict[str, Host], folder: Path) -> Iterator[SpreadSite]:
         site = SpreadSite(hosts, folder, cluster.port)
         for host in hosts.values():
             removal.callback(host.stop)
+        for worker in (host for host in hosts.values() if host is not hub):
+            removal.callback(worker.ask_to_stop)
         site.start()
         yield site
