@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 import redis
-from django.db import InterfaceError, OperationalError, close_old_connections
+from django.db import InterfaceError, InternalError, OperationalError, close_old_connections
 
 from generation import conf, queue
 from generation.delivery.writer import Output, TokenWriter
@@ -265,7 +265,8 @@ def with_database(change: Callable[[], T], patience_seconds: float = 300.0) -> T
     while True:
         try:
             return change()
-        except (OperationalError, InterfaceError) as error:
+        except (OperationalError, InterfaceError, InternalError) as error:
+            # The last one: PostgreSQL ended a transaction that stood still, with this process or its host.
             if time.monotonic() > deadline:
                 raise
             logger.warning("the database doesn't answer, trying again: %s", error)
