@@ -120,7 +120,11 @@ class FollowingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         except (redis.RedisError, OSError) as error:
             logger.warning("job %s is followed by the tick alone: %r", job.pk, error)
         hub().add(reader)
-        await reader.start(announce_queued=announce_queued)
+        try:
+            await reader.start(announce_queued=announce_queued)
+        except (DatabaseError, redis.RedisError, OSError) as error:
+            # No refusal: what was asked for is done, and the reader goes on at the next tick.
+            logger.warning("job %s is read from the next tick on: %r", job.pk, error)
 
     async def _unfollow(self, job_id: UUID) -> None:
         reader = self._readers.pop(job_id, None)

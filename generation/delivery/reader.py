@@ -49,20 +49,21 @@ class JobReader:
         self._send = send
         self._window = window
         self._announced_epoch = 0
+        self._owes_queued = False
         self._place: tuple[int, int, bool] | None = None
         self._final_since: float | None = None
         self._lock = asyncio.Lock()
 
     async def start(self, row: JobRow | None = None, *, announce_queued: bool = False) -> None:
-        """Say where the job stands, then send what its stream holds. `row` spares the look-up."""
+        """Say where the job stands, then send what its stream holds. `row` spares the look-up.
+
+        May fail while Redis or the database is away; the hub's next check then does what is left.
+        """
         async with self._lock:
+            self._owes_queued = announce_queued
             row = row or await read_row(self.job_id)
-            if row is None:
-                return
-            never_started = row.is_final and not row.epoch
-            if row.state != "queued" and (announce_queued or never_started):
-                await self._emit_queued(row, (1, 1, False))
-            await self._take_row(row)
+            if row is not None:
+                await self._take_row(row)
 
     async def message(self, message: dict[str, Any]) -> None:
         """A message of the job's channel group."""
@@ -113,6 +114,9 @@ class JobReader:
         self.row = row
         if not row.is_final:
             self._final_since = None
+        never_started = row.is_final and not row.epoch
+        if row.state != "queued" and (self._owes_queued or (never_started and self._place is None)):
+            await self._emit_queued(row, (1, 1, False))
         if row.state == "queued":
             await self._emit_queued(row, await row.place())
         elif row.state == "running":
@@ -226,6 +230,7 @@ class JobReader:
 
     async def _emit_queued(self, row: JobRow, place: tuple[int, int, bool]) -> None:
         self._place = place
+        self._owes_queued = False
         position, size, paused = place
         await self._emit(
             {
