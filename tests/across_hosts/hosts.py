@@ -1,9 +1,10 @@
 """A network of hosts on this machine: namespaces joined by a bridge, each with an address, processes and a clock.
 
-The machine that runs the tests is on the bridge too. Everything made here is removed at the end.
+The thread that runs the tests is on the bridge too. Everything made here is removed at the end.
 """
 
 import contextlib
+import ctypes
 import os
 import random
 import shutil
@@ -20,6 +21,7 @@ from tests.site import PATIENCE_SECONDS, Lines
 
 _PROGRAMS = ("ip", "unshare", "setpriv", "gcc")
 _NUMBERS = range(20, 250)
+_CLONE_NEWNET = 0x40000000
 
 
 def require() -> None:
@@ -136,13 +138,33 @@ def network(folder: Path, clocks: dict[str, int]) -> Iterator[dict[str, Host]]:
     clock = folder / "clock.so"
     source = Path(__file__).with_name("clock.c")
     subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", clock, source], check=True)
-    with contextlib.ExitStack() as removal:
+    with _own_network(), contextlib.ExitStack() as removal:
         bridge, subnet = _bridge(removal)
         hosts = {
             name: _host(removal, name, clock, clock_seconds, bridge, f"{subnet}.{number}")
             for number, (name, clock_seconds) in enumerate(clocks.items(), start=1)
         }
         yield hosts
+
+
+@contextlib.contextmanager
+def _own_network() -> Iterator[None]:
+    """Meanwhile this thread, and what it starts, has a network for itself.
+
+    A browser that another test drives gives up its requests when it sees the machine's interfaces change.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    try:
+        if libc.unshare(_CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), "no network namespace could be made")
+        _ip("link", "set", "lo", "up")
+        try:
+            yield
+        finally:
+            libc.setns(home, _CLONE_NEWNET)
+    finally:
+        os.close(home)
 
 
 def _bridge(removal: contextlib.ExitStack) -> tuple[str, str]:
