@@ -30,8 +30,18 @@ class Output:
     def plain(self, text: str) -> None:
         encoding = self._stream.encoding or "utf-8"
         with self._lock:
-            self._stream.write(text.encode(encoding, "replace").decode(encoding) + "\n")
-            self._stream.flush()
+            try:
+                self._stream.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+                self._stream.flush()
+            except OSError:
+                # The terminal or the pipe's reader is gone; what it would have shown must not end the site.
+                self._drop()
+
+    def _drop(self) -> None:
+        """From now on print into nothing."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._stream.fileno())
+        os.close(nowhere)
 
     def follow(self, name: str, source: IO[bytes]) -> threading.Thread:
         """Print what comes from `source` until it ends, in a thread of its own."""

@@ -2,12 +2,15 @@
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.site import Site, is_running, wait_until_gone
+from tests.environment import ROOT
+from tests.site import PATIENCE_SECONDS, Site, clean_environment, is_running, wait_until_gone
 
 
 def test_it_starts_a_killed_worker_again(start_site: Callable[..., Site]) -> None:
@@ -52,6 +55,34 @@ def test_it_stops_everything_in_order(start_site: Callable[..., Site], number: i
     assert [line.rpartition(" ")[2] for line in said] == ["web", "worker", "flower", "redis"]
     assert not (site.var / "up.json").exists()
     assert not (site.var / "processes.json").exists()
+
+
+def test_it_goes_on_and_stops_in_order_when_its_terminal_is_gone(tmp_path: Path) -> None:
+    """A closed terminal ended it in the middle of its own end, and left every process behind."""
+    site = Site(tmp_path, "--no-flower")
+    reading, writing = os.pipe()
+    site.process = subprocess.Popen(
+        [sys.executable, "manage.py", "up", "--port", "0", "--var", str(site.var), "--no-flower"],
+        cwd=ROOT,
+        env=clean_environment(GENERATION_MODELS="mock=mock:?rate=50"),
+        stdin=subprocess.DEVNULL,
+        stdout=writing,
+        stderr=writing,
+        start_new_session=True,
+    )
+    os.close(writing)
+    with open(reading, encoding="utf-8") as output:
+        assert any("Ctrl-C stops everything" in line for line in output)
+    try:
+        pids = site.up["pids"]
+        assert site.manage("chat", "still here", "--max-new-tokens", "2").stdout == "still here\n"
+        site.process.terminate()
+        assert site.process.wait(PATIENCE_SECONDS) == 0
+        for pid in filter(None, pids.values()):
+            wait_until_gone(pid)
+    finally:
+        site.process.kill()
+        site.process.wait()
 
 
 def test_it_keeps_people_passwords_and_ports_over_a_restart(start_site: Callable[..., Site], tmp_path: Path) -> None:
