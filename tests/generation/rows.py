@@ -50,3 +50,7 @@ def make_job(state: Job.State = Job.State.QUEUED, *, place: int = 1, person: str
     if state in Job.FINAL:
         known["ended_at"] = now
     return Job.objects.create(**(known | fields))
+
+
+def running_job(**fields: Any) -> Job:
+    return make_job(Job.State.RUNNING, worker=make_worker(), attempt=1, **fields)
