@@ -24,12 +24,15 @@ class Target:
     extra_workers: Callable[[], list[int]] = list
     restart_database: Callable[[], None] | None = None
 
-    def pid(self, name: str) -> int:
-        found: int = self.site.up["pids"][name]
+    def pid(self, name: str) -> int | None:
+        """None while it is dead already."""
+        found: int | None = self.site.up["pids"][name]
         return found
 
 
-def _signal(pid: int, number: int) -> None:
+def _signal(pid: int | None, number: int) -> None:
+    if pid is None:
+        return
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
 
