@@ -31,7 +31,8 @@ def test_it_answers_with_the_builtin_model(start_site: Callable[..., Site], sign
     expect(page.locator("article.reply")).to_have_count(1)
     seen = lengths_until_end(page)
     assert state_of(page) == "finished"
-    assert len(seen) > 3 and seen == sorted(seen), seen
+    # It grows, but for the marks that turn into a list or bold letters once they are complete.
+    assert len(set(seen)) > 3 and seen[-1] > seen[len(seen) // 2] > seen[0], seen
     expect(reply(page).locator(".outcome")).to_have_text(re.compile(r"^\d+ tokens · \d+\.\d tokens/s"))
     expect(page).to_have_url(re.compile(r"/c/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/$"))
     assert "�" not in text_of(page).inner_text()

@@ -207,6 +207,7 @@ class JobReader:
             row = await read_row(self.job_id)
             if row is None or row.epoch < epoch:
                 return False
+            self.row = row  # else the hub would still say where it stands in line
             await self._announce(row)
         return True
 

@@ -1,0 +1,36 @@
+"""What a reader says of the line and of the start, whichever of them it hears of first."""
+
+import asyncio
+
+import pytest
+
+from generation.delivery.reader import Frame, JobReader
+from generation.models import Job
+from tests.generation.rows import make_job, make_worker
+from tests.generation.token_writers import claimed_again
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_it_says_no_place_in_line_once_tokens_came() -> None:
+    """A reply whose first token was heard of before its start was shown as waiting for the rest of its time."""
+    job = make_job(epoch=0)
+    frames: list[Frame] = []
+
+    async def read() -> None:
+        async def send(frame: Frame) -> None:
+            frames.append(frame)
+
+        reader = JobReader(job.pk, send)
+        await reader.start()
+        await asyncio.to_thread(start)
+        token = {"type": "job.token", "job": str(job.pk), "seq": 1, "text": "one", "origin": 1, "epoch": 1}
+        await reader.message(token)
+        await reader.place(1, 1, False)
+
+    def start() -> None:
+        Job.objects.filter(pk=job.pk).update(state=Job.State.RUNNING, worker=make_worker())
+        claimed_again(job)
+
+    asyncio.run(read())
+    assert [frame["type"] for frame in frames] == ["queued", "started", "token"]
