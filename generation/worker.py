@@ -168,6 +168,7 @@ class WorkerProcess:
             engine.close()
         self.writer.close()
         self.lease.stop()
+        close_old_connections()  # this thread's may have been cut since the models were loaded
         Worker.objects.filter(pk=self.row.pk).update(stopped_at=instants.now(), busy=0)
 
     def _take_events(self, events: list[Event]) -> None:
