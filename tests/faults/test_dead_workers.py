@@ -13,9 +13,9 @@ import pytest
 
 from generation.lease import WEDGED_STATUS
 from tests.chat.sockets import Socket, people, rows
+from tests.faults.replies import check_whole, failure, repeated
 from tests.faults.workers import SecondWorker
 from tests.generation.workers import wait_until
-from tests.faults.replies import check_whole, failure, repeated
 from tests.site import Site
 
 StartFaultySite = Callable[..., Site]
@@ -101,7 +101,9 @@ def test_another_worker_goes_on_with_the_next_token(
         for socket, job in zip(sockets, begun, strict=True):
             check_whole(site, socket, job, TEXT, 150)
             assert claims(site, job) == (2, 1, 1)
-            assert [frame["attempt"] for frame in socket.of(job, "started")] == [1, 1]
+            # A claim after a death counts as another try until it finds that there was progress; a drain never does.
+            attempts = [frame["attempt"] for frame in socket.of(job, "started")]
+            assert attempts == ([1, 2] if number == signal.SIGKILL else [1, 1])
 
 
 def test_a_worker_that_was_frozen_writes_nothing_late_and_takes_new_jobs(
