@@ -11,6 +11,7 @@ from tests.chaos import targets
 from tests.chaos.run import chaos
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attacked", [targets.one_worker, targets.two_workers], ids=["sqlite", "postgresql"])
 def test_it_loses_nothing_while_everything_is_killed(attacked: targets.Attacked, tmp_path: Path) -> None:
     """Workers, web process, Redis and database are killed, frozen, emptied; every reply is exact all the same."""
