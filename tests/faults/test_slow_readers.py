@@ -1,0 +1,67 @@
+"""A client that keeps its socket open and reads nothing: it costs the web process little and others nothing."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from websockets.sync.client import connect
+
+from tests.chat.sockets import PATIENCE_SECONDS, Person, Socket, people
+from tests.faults.replies import check_whole, failure
+from tests.generation.workers import wait_until
+from tests.site import Site
+
+WORDS = 5000
+WORD = "abcdefghij" * 40
+MAX_GROWTH_BYTES = 30_000_000
+
+
+@contextmanager
+def deaf_socket(person: Person, *, html: bool) -> Iterator[Socket]:
+    """It takes nothing off the wire until somebody asks for a frame, and acknowledges nothing."""
+    address = f"ws://{urlsplit(person.site.url).netloc}/ws/chat/new/{'?html=1' if html else ''}"
+    with connect(
+        address,
+        origin=person.site.url,  # type: ignore[arg-type]
+        additional_headers=person.headers,
+        proxy=None,
+        compression=None,
+        max_size=None,
+        max_queue=1,
+        open_timeout=PATIENCE_SECONDS,
+        close_timeout=5,
+    ) as connection:
+        socket = Socket(connection)
+        socket.acknowledges = False
+        assert socket.next()["type"] == "hello"
+        yield socket
+
+
+def resident_bytes(pid: int) -> int:
+    fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return int(fields["VmRSS"].split()[0]) * 1024
+
+
+@pytest.mark.parametrize("html", [False, True], ids=["text", "html"])
+def test_a_reader_that_never_reads_holds_up_nobody_and_gets_the_whole_text_later(faulty_site: Site, html: bool) -> None:
+    """Whatever a stalled client had not read yet piled up in the server's memory."""
+    deaf, other = people(faulty_site, 2)
+    params = {"max_new_tokens": WORDS}
+    with other.socket() as reading, deaf_socket(deaf, html=html) as stalled:
+        check_whole(faulty_site, reading, reading.prompt("warm", params={"max_new_tokens": 20})["job"], "warm", 20)
+        before = resident_bytes(faulty_site.up["pids"]["web"])
+        text = f"first {WORD}"
+        job = stalled.prompt(text, model="fast", params=params)["job"]
+        others = reading.prompt("somebody else reads", model="fast", params=params)["job"]
+        check_whole(faulty_site, reading, others, "somebody else reads", WORDS)
+        wait_until(lambda: failure(faulty_site, job)[0] == "finished")
+        stored = failure(faulty_site, job)[3]
+        assert len(stored) > 200 * WORDS
+        assert resident_bytes(faulty_site.up["pids"]["web"]) - before < MAX_GROWTH_BYTES
+        stalled.acknowledges = True
+        if html:
+            assert stalled.end(job)["seq"] == WORDS + 1
+        else:
+            check_whole(faulty_site, stalled, job, text, WORDS)
