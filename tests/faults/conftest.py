@@ -11,7 +11,7 @@ CONCURRENCY = 4
 LEASE_SECONDS = 2
 ENVIRONMENT = {
     "DJANGO_SETTINGS_MODULE": "tests.faults.settings",
-    "GENERATION_MODELS": "mock=mock:?rate=100 fast=mock:?rate=1000",
+    "GENERATION_MODELS": "mock=mock:?rate=100 fast=mock:?rate=1000&context=8192",
     "GENERATION_MAX_NEW_TOKENS": "6000",
     "GENERATION_LEASE_SECONDS": str(LEASE_SECONDS),
     "GENERATION_MESSAGES_PER_MINUTE": "100000",

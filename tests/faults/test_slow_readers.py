@@ -63,5 +63,7 @@ def test_a_reader_that_never_reads_holds_up_nobody_and_gets_the_whole_text_later
         stalled.acknowledges = True
         if html:
             assert stalled.end(job)["seq"] == WORDS + 1
+            blocks = {index: block for frame in stalled.of(job, "html") for index, block in frame["changes"]}
+            assert "".join(blocks.values()).count(WORD) == WORDS // 2
         else:
             check_whole(faulty_site, stalled, job, text, WORDS)
