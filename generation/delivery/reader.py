@@ -115,7 +115,7 @@ class JobReader:
         if not row.is_final:
             self._final_since = None
         never_started = row.is_final and not row.epoch
-        if row.state != "queued" and (self._owes_queued or (never_started and self._place is None)):
+        if never_started and self._place is None:
             await self._emit_queued(row, (1, 1, False))
         if row.state == "queued":
             await self._emit_queued(row, await row.place())
@@ -213,6 +213,9 @@ class JobReader:
 
     async def _announce(self, row: JobRow) -> None:
         if row.epoch > self._announced_epoch:
+            if self._owes_queued:
+                # Whoever asked learns the job's id by it; what comes before it would be nobody's.
+                await self._emit_queued(row, (1, 1, False))
             origin = row.origin or await self._origin_under(row.epoch)
             self._announced_epoch = row.epoch
             self._place = None

@@ -34,3 +34,25 @@ def test_it_says_no_place_in_line_once_tokens_came() -> None:
 
     asyncio.run(read())
     assert [frame["type"] for frame in frames] == ["queued", "started", "token"]
+
+
+def test_it_says_queued_to_who_asked_before_anything_else() -> None:
+    """Tokens came before it when the database was away at the wrong moment: a page that didn't know the job yet
+    dropped them, and showed an empty reply.
+    """
+    job = make_job(Job.State.RUNNING, worker=make_worker())
+    Job.objects.filter(pk=job.pk).delete()
+    frames: list[Frame] = []
+
+    async def read() -> None:
+        async def send(frame: Frame) -> None:
+            frames.append(frame)
+
+        reader = JobReader(job.pk, send)
+        await reader.start(announce_queued=True)
+        await asyncio.to_thread(lambda: job.save(force_insert=True))
+        token = {"type": "job.token", "job": str(job.pk), "seq": 1, "text": "one", "origin": 1, "epoch": 1}
+        await reader.message(token)
+
+    asyncio.run(read())
+    assert [frame["type"] for frame in frames] == ["queued", "started", "token"]
