@@ -38,6 +38,7 @@ class WorkerProcess:
         self.draining = False
         self._lock = threading.Lock()
         self._claiming = threading.Lock()
+        self._num_unused_wakes = 0
         self.row = self._register(hostname)
         self.writer = TokenWriter(conf.redis_url(), current_epoch, self._lost)
         self.lease = LeaseThread(self)
@@ -111,6 +112,8 @@ class WorkerProcess:
         lest others that have no token yet die with it once too often.
         """
         if self.draining or not self.engines:
+            with self._lock:
+                self._num_unused_wakes += 1
             return None
         with self._claiming:
             beginning = [claim for claim in self.running() if not claim.has_progress]
@@ -163,6 +166,9 @@ class WorkerProcess:
     def close(self) -> None:
         """End the threads and the row. What is still unwritten gets a few seconds."""
         self.draining = True
+        # While it drained this worker still took messages, the ones for its own jobs first of all.
+        for _ in range(self._num_unused_wakes):
+            notices.wake(self.queue_name)
         self.control.stop()
         for engine in self.engines.values():
             engine.close()

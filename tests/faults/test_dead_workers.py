@@ -82,6 +82,12 @@ def claims(site: Site, job: str) -> tuple[int, int, int]:
     return epoch, attempt, origin
 
 
+def worker_of(site: Site, job: str) -> str:
+    """The node's name of the worker that ran the job last."""
+    statement = "SELECT hostname FROM generation_worker WHERE id = (SELECT worker_id FROM generation_job WHERE id = ?)"
+    return str(rows(site, statement, UUID(job).hex)[0][0])
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_another_worker_goes_on_with_the_next_token(
     start_faulty_site: StartFaultySite, second: Callable[[Site], SecondWorker], number: int
@@ -103,6 +109,7 @@ def test_another_worker_goes_on_with_the_next_token(
             assert claims(site, job) == (2, 1, 1)
             if number == signal.SIGTERM:  # a death counts as a try until the next claim finds its tokens
                 assert [frame["attempt"] for frame in socket.of(job, "started")] == [1, 1]
+                assert worker_of(site, job).startswith("second"), "it waited for a new worker"
 
 
 def test_a_worker_that_was_frozen_writes_nothing_late_and_takes_new_jobs(
