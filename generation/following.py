@@ -113,7 +113,9 @@ class FollowingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         async def send(frame: Frame) -> None:
             await self._deliver(job.pk, frame)
 
-        reader = JobReader(job.pk, send, after=after, origin=origin, window=self.window)
+        reader = JobReader(
+            job.pk, send, after=after, origin=origin, window=self.window, announce_queued=announce_queued
+        )
         self._readers[job.pk] = reader
         try:
             await self.channel_layer.group_add(stream.group(job.pk), self.channel_name)
@@ -121,7 +123,7 @@ class FollowingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             logger.warning("job %s is followed by the tick alone: %r", job.pk, error)
         hub().add(reader)
         try:
-            await reader.start(announce_queued=announce_queued)
+            await reader.start()
         except (DatabaseError, redis.RedisError, OSError) as error:
             # No refusal: what was asked for is done, and the reader goes on at the next tick.
             logger.warning("job %s is read from the next tick on: %r", job.pk, error)

@@ -28,7 +28,8 @@ ENDS = ("finished", "failed", "cancelled", "expired")
 class JobReader:
     """Turns a job into the protocol's frames, given to `send` one after the other.
 
-    `after` and `origin` are what the reader has seen before. Belongs to one event loop.
+    `after` and `origin` are what the reader has seen before. With `announce_queued` the first frame is `queued`,
+    whatever the job's state. Belongs to one event loop.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class JobReader:
         after: int = 0,
         origin: int | None = None,
         window: int | None = WINDOW,
+        announce_queued: bool = False,
     ) -> None:
         self.job_id = job_id
         self.seq = after
@@ -49,18 +51,18 @@ class JobReader:
         self._send = send
         self._window = window
         self._announced_epoch = 0
-        self._owes_queued = False
+        # From the first moment on: a message may come before `start`.
+        self._owes_queued = announce_queued
         self._place: tuple[int, int, bool] | None = None
         self._final_since: float | None = None
         self._lock = asyncio.Lock()
 
-    async def start(self, row: JobRow | None = None, *, announce_queued: bool = False) -> None:
+    async def start(self, row: JobRow | None = None) -> None:
         """Say where the job stands, then send what its stream holds. `row` spares the look-up.
 
         May fail while Redis or the database is away; the hub's next check then does what is left.
         """
         async with self._lock:
-            self._owes_queued = announce_queued
             row = row or await read_row(self.job_id)
             if row is not None:
                 await self._take_row(row)

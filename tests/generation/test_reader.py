@@ -48,11 +48,28 @@ def test_it_says_queued_to_who_asked_before_anything_else() -> None:
         async def send(frame: Frame) -> None:
             frames.append(frame)
 
-        reader = JobReader(job.pk, send)
-        await reader.start(announce_queued=True)
+        reader = JobReader(job.pk, send, announce_queued=True)
+        await reader.start()
         await asyncio.to_thread(lambda: job.save(force_insert=True))
         token = {"type": "job.token", "job": str(job.pk), "seq": 1, "text": "one", "origin": 1, "epoch": 1}
         await reader.message(token)
 
     asyncio.run(read())
     assert [frame["type"] for frame in frames] == ["queued", "started", "token"]
+
+
+def test_it_says_queued_first_though_the_start_was_heard_of_before() -> None:
+    """A page that asked got `started` before `queued`, and showed a growing reply as waiting in line."""
+    job = make_job(Job.State.RUNNING, worker=make_worker())
+    frames: list[Frame] = []
+
+    async def read() -> None:
+        async def send(frame: Frame) -> None:
+            frames.append(frame)
+
+        reader = JobReader(job.pk, send, announce_queued=True)
+        await reader.message({"type": "job.changed", "job": str(job.pk)})
+        await reader.start()
+
+    asyncio.run(read())
+    assert [frame["type"] for frame in frames] == ["queued", "started"]
