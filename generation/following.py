@@ -14,7 +14,7 @@ from generation.admission import Refused
 from generation.delivery import stream
 from generation.delivery.hub import hub
 from generation.delivery.reader import ENDS, WINDOW, JobReader
-from generation.delivery.rows import in_database, read_row
+from generation.delivery.rows import in_database
 from generation.frames import Frame
 from generation.models import Job
 from generation.sessions import SignIn
@@ -103,7 +103,7 @@ class FollowingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     ) -> None:
         """Follow the job, anew if it is followed; `announce_queued` begins with `queued` whatever its state."""
         if announce_queued and job.pk in self._readers and not self._readers[job.pk].ended:
-            await self._say_queued(job)
+            await self._readers[job.pk].restate()
             return
         if len(self._readers) >= MAX_FOLLOWED:
             raise Refused("bad_frame", f"A socket follows at most {MAX_FOLLOWED} jobs.")
@@ -152,10 +152,3 @@ class FollowingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         """The client has applied everything of this job up to seq."""
         if reader := self._readers.get(job_id):
             await reader.acknowledge(seq)
-
-    async def _say_queued(self, job: Job) -> None:
-        """Where a job stands that is followed already: its prompt came again."""
-        row = await read_row(job.pk)
-        place = await row.place() if row is not None and row.state == Job.State.QUEUED else (1, 1, False)
-        frame = dict(zip(("position", "queue_size", "paused"), place, strict=True))
-        await self._deliver(job.pk, {"type": "queued", "job": str(job.pk), **frame, "eta_seconds": None})

@@ -67,6 +67,17 @@ class JobReader:
             if row is not None:
                 await self._take_row(row)
 
+    async def restate(self) -> None:
+        """Say again where the job stands, `queued` first: its prompt was sent twice."""
+        async with self._lock:
+            row = await read_row(self.job_id)
+            if row is None or self.ended:
+                return
+            self._owes_queued = True
+            if row.state != "queued":
+                self._announced_epoch = 0  # `started` follows, lest it seems to wait
+            await self._take_row(row)
+
     async def message(self, message: dict[str, Any]) -> None:
         """A message of the job's channel group."""
         kind = message.get("type")

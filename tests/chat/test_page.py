@@ -1,10 +1,12 @@
 """The page in a real browser against a running site: what the composer and the thread do."""
 
+import json
 import re
 from collections.abc import Callable
+from functools import partial
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, WebSocketRoute, expect
 
 from tests.browser import Person, expect_state, say
 from tests.site import Site
@@ -50,6 +52,39 @@ def test_it_sends_once_however_often_the_button_is_pressed(visit: Callable[[], P
     expect(page.locator("article.prompt")).to_have_count(1)
     expect(page.locator("#prompt")).to_have_value("")
     page.reload()
+    expect(page.locator("article.prompt")).to_have_count(1)
+
+
+def test_it_sends_once_what_was_asked_before_the_server_spoke(visit: Callable[[], Page]) -> None:
+    """It was sent at once and again at `hello`; the second answer said that the growing reply waits in line."""
+    page = visit()
+    sent: list[str] = []
+    held: list[Callable[[], None]] = []
+    speaks = False
+
+    def between(socket: WebSocketRoute) -> None:
+        server = socket.connect_to_server()
+
+        def from_page(message: str | bytes) -> None:
+            sent.append(json.loads(message)["type"])
+            server.send(message)
+
+        def from_server(message: str | bytes) -> None:
+            tell = partial(socket.send, message)
+            tell() if speaks else held.append(tell)
+
+        socket.on_message(from_page)
+        server.on_message(from_server)
+
+    page.route_web_socket("**/ws/chat/**", between)
+    page.reload()
+    say(page, WORDS)
+    expect(page.locator("#stop")).to_be_visible()
+    speaks = True
+    for tell in held:
+        tell()
+    expect_state(page, "finished")
+    assert sent.count("prompt") == 1
     expect(page.locator("article.prompt")).to_have_count(1)
 
 

@@ -73,3 +73,23 @@ def test_it_says_queued_first_though_the_start_was_heard_of_before() -> None:
 
     asyncio.run(read())
     assert [frame["type"] for frame in frames] == ["queued", "started"]
+
+
+def test_it_says_queued_and_started_again_to_who_asked_twice() -> None:
+    """A prompt that a page sent twice was answered with `queued` while its text grew, and seemed to wait."""
+    job = make_job(Job.State.RUNNING, worker=make_worker())
+    frames: list[Frame] = []
+
+    async def read() -> None:
+        async def send(frame: Frame) -> None:
+            frames.append(frame)
+
+        reader = JobReader(job.pk, send, announce_queued=True)
+        await reader.start()
+        token = {"type": "job.token", "job": str(job.pk), "seq": 1, "text": "one", "origin": 1, "epoch": 1}
+        await reader.message(token)
+        await reader.restate()
+        await reader.message({**token, "seq": 2, "text": " two"})
+
+    asyncio.run(read())
+    assert [frame["type"] for frame in frames] == ["queued", "started", "token", "queued", "started", "token"]

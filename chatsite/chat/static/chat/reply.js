@@ -84,7 +84,6 @@ export class Reply {
 
   html(frame) {
     this.seq = frame.seq;
-    this.article.dataset.state = "running"; // text that comes is no text that waits
     if (frame.origin !== undefined) this.origin = frame.origin;
     this.#numBlocks = frame.blocks;
     for (const [index, html] of frame.changes) this.#pending.set(index, html);

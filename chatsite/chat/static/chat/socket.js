@@ -13,6 +13,7 @@ export class Socket {
   #timer = 0;
   #failures = 0;
   #heardAt = 0;
+  #greeted = false;
   #ended = false;
 
   // address() gives the URL of the next try; handlers: frame(object), closed(code, seconds), ended(code)
@@ -26,8 +27,9 @@ export class Socket {
     this.#open();
   }
 
+  // Only after the server's first frame: what was asked before it is sent by whoever hears it, and once.
   get isOpen() {
-    return this.#socket?.readyState === WebSocket.OPEN;
+    return this.#greeted && this.#socket?.readyState === WebSocket.OPEN;
   }
 
   send(frame) {
@@ -41,11 +43,13 @@ export class Socket {
     if (this.#ended) return;
     const socket = new WebSocket(this.#address());
     this.#socket = socket;
+    this.#greeted = false;
     this.#heardAt = performance.now();
     socket.onmessage = (event) => {
       if (socket !== this.#socket) return;
       this.#heardAt = performance.now();
       this.#failures = 0;
+      this.#greeted = true;
       let frame;
       try {
         frame = JSON.parse(event.data);
