@@ -27,6 +27,10 @@ from generation.running import Claim, StopCause
 logger = logging.getLogger(__name__)
 
 
+class NoModelLoaded(Exception):
+    """A worker without a model can answer nothing; why was printed for each."""
+
+
 class WorkerProcess:
     """Everything one GPU worker owns. Methods may be called from any thread."""
 
@@ -62,7 +66,7 @@ class WorkerProcess:
         )
 
     def load(self, specs: Iterable[ModelSpec]) -> None:
-        """Load every model of the queue, noting each one's state in the row. Raises if none could be loaded."""
+        """Load every model of the queue, noting each one's state in the row. Raises NoModelLoaded."""
         self.row.models = [{"name": spec.name, "state": "loading", "error": ""} for spec in specs]
         self.row.save(update_fields=["models"])
         self.writer.start()
@@ -86,7 +90,7 @@ class WorkerProcess:
                 )
             Worker.objects.filter(pk=self.row.pk).update(models=self.row.models)
         if not self.engines and errors:
-            raise errors[0]
+            raise NoModelLoaded(f"none of its models could be loaded; the first: {errors[0]}")
 
     def _slots(self, spec: ModelSpec) -> int:
         if spec.slots is not None and spec.slots < self.concurrency:
@@ -242,6 +246,8 @@ def _build(sender: Any, **_: Any) -> None:
             _refuse(f"one worker consumes one GPU queue, not {', '.join(sorted(queues))}; start one for each (-Q NAME)")
         _process = WorkerProcess(sender.hostname, queues.pop(), sender.concurrency)
         _process.load(specs)
+    except NoModelLoaded as error:
+        _refuse(f"the worker ends: {error}")
     except Exception as error:
         traceback.print_exc()
         _refuse(f"the worker ends: {error}")

@@ -54,7 +54,7 @@ def _take(chosen: argparse.Namespace) -> Preparation:
     try:
         folder.lock(f"http://{ports.LOOPBACK}:{port}/")
     except InUse as error:
-        sys.exit(f"Tokenline already runs in {folder.path}: {error.address}")
+        sys.exit(f"Tokenline already runs in {folder.path}: {error.address}\n`manage.py link` gives a link to sign in.")
     orphans.end(folder, lambda text: print(text, flush=True))
     if not ports.is_free(port):
         sys.exit(f"Port {port} is taken. Give another one, such as --port {port + 1}, or --port 0 for any.")

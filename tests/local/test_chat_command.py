@@ -59,3 +59,12 @@ def test_it_cancels_the_job_on_ctrl_c_and_the_next_in_line_starts(start_site: Ca
     assert first.wait(30) == 130
     assert second.wait(30) == 0
     assert "1 + 2 tokens" in second_lines.wait_for_end()
+
+
+def test_it_says_that_the_site_does_not_run(start_site: Callable[..., Site]) -> None:
+    site = start_site(None, "--no-flower")
+    site.stop()
+    answer = site.manage("chat", "anybody there?")
+    assert answer.returncode != 0
+    assert "manage.py up" in answer.stderr
+    assert "Traceback" not in answer.stderr

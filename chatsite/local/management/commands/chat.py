@@ -5,6 +5,7 @@ import signal
 from contextlib import aclosing
 from typing import Any
 
+import redis
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from chatsite.local.first_start import person
@@ -38,6 +39,10 @@ class Command(BaseCommand):
         try:
             end = asyncio.run(self._follow(job))
             has_ended = end is not None
+        except redis.RedisError as error:
+            raise CommandError(
+                f"Redis doesn't answer; is the site running? `manage.py up` starts it. ({error})"
+            ) from None
         finally:
             # Also after a broken pipe: nobody reads the rest.
             if not has_ended:
