@@ -1,7 +1,10 @@
 """What is said of a change, when, and to whom: wakes, signals, and the worker that is to stop."""
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,11 +12,14 @@ from celery.signals import before_task_publish
 from django.db import DatabaseError, connections, transaction
 from django.dispatch import Signal
 
+from chatsite.local import ports
 from generation import queue, signals
 from generation.delivery import stream
 from generation.models import Job
+from tests.environment import ROOT
 from tests.generation.asking import ask, claim, in_threads, person
 from tests.generation.rows import make_worker, running_job
+from tests.site import PATIENCE_SECONDS, clean_environment
 
 State = Job.State
 
@@ -180,3 +186,35 @@ def test_it_tells_the_worker_to_stop_at_once_and_once(settings: Any) -> None:
         queue.cancel(job)
         messages = [heard.get_message(timeout=0.2) for _ in range(4)]
     assert [message["data"] for message in messages if message] == [str(job.pk).encode()]
+
+
+ASK_AND_CANCEL = """
+import django
+django.setup()
+from tests.generation.asking import ask
+from generation import queue
+job = ask()
+print(job.state, queue.cancel(job), job.state)
+"""
+
+
+def test_it_accepts_a_prompt_while_the_broker_is_down(tmp_path: Path) -> None:
+    env = clean_environment(
+        DJANGO_SETTINGS_MODULE="chatsite.settings",
+        CHATSITE_VAR=str(tmp_path),
+        DATABASE_URL=f"sqlite:///{tmp_path / 'db.sqlite3'}",
+        SECRET_KEY="for-this-test-only",
+        REDIS_URL=f"redis://127.0.0.1:{ports.any_free()}/0",
+        GENERATION_MODELS="mock=mock:",
+    )
+    subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=env, check=True)
+    asked = subprocess.run(
+        [sys.executable, "-c", ASK_AND_CANCEL],
+        cwd=ROOT,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+    )
+    assert asked.stdout.split() == ["queued", "True", "cancelled"], asked.stderr
+    assert "a worker's next tick finds the job" in asked.stderr

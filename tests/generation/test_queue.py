@@ -1,23 +1,17 @@
 """States of a job: each change happens once, under the epoch of its claim, and is told after its commit."""
 
-import subprocess
-import sys
 import uuid
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from django.utils import timezone
 
-from chatsite.local import ports
 from generation import line, queue
 from generation.models import Job, Queue
-from tests.environment import ROOT
 from tests.generation.asking import ask, claim, in_threads, person
 from tests.generation.rows import make_job, make_worker, running_job
-from tests.site import PATIENCE_SECONDS, clean_environment
 
 State = Job.State
 
@@ -262,38 +256,6 @@ def test_it_expires_at_the_claim_too_and_takes_the_next(settings: Any) -> None:
     assert claim(make_worker()) == fresh
     late.refresh_from_db()
     assert late.state == State.EXPIRED
-
-
-ASK_AND_CANCEL = """
-import django
-django.setup()
-from tests.generation.asking import ask
-from generation import queue
-job = ask()
-print(job.state, queue.cancel(job), job.state)
-"""
-
-
-def test_it_accepts_a_prompt_while_the_broker_is_down(tmp_path: Path) -> None:
-    env = clean_environment(
-        DJANGO_SETTINGS_MODULE="chatsite.settings",
-        CHATSITE_VAR=str(tmp_path),
-        DATABASE_URL=f"sqlite:///{tmp_path / 'db.sqlite3'}",
-        SECRET_KEY="for-this-test-only",
-        REDIS_URL=f"redis://127.0.0.1:{ports.any_free()}/0",
-        GENERATION_MODELS="mock=mock:",
-    )
-    subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=env, check=True)
-    asked = subprocess.run(
-        [sys.executable, "-c", ASK_AND_CANCEL],
-        cwd=ROOT,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-    )
-    assert asked.stdout.split() == ["queued", "True", "cancelled"], asked.stderr
-    assert "a worker's next tick finds the job" in asked.stderr
 
 
 @pytest.mark.django_db(transaction=True)
