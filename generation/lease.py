@@ -157,14 +157,20 @@ class ControlThread:
                     while not self._stopping.is_set():
                         message = pubsub.get_message(timeout=1.0)
                         if message is not None:
-                            self._cancel(UUID(message["data"].decode()))
+                            self._take(message["data"])
             except (redis.RedisError, OSError) as error:
                 logger.warning("the control channel is away: %s", error)
                 self._stopping.wait(0.5)
             finally:
                 client.close()
 
-    def _cancel(self, job_id: UUID) -> None:
+    def _take(self, message: bytes) -> None:
+        """The id of a job that is to stop; what else a newer version may say is ignored."""
+        try:
+            job_id = UUID(message.decode())
+        except ValueError:
+            logger.warning("a control message was not understood: %.100r", message)
+            return
         for claim in self._process.running():
             if claim.job.pk == job_id:
                 claim.stop(StopCause.CANCEL)

@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 RETRY_SECONDS = 0.5
+USAGE = ("prompt_tokens", "completion_tokens", "cached_tokens")
 
 
 class StopCause(StrEnum):
@@ -169,7 +170,7 @@ def _end(claim: Claim, output: Output, writer: TokenWriter, event: Event) -> Non
             "type": "finished",
             "seq": len(output.entries) + 1,
             "reason": reason,
-            "usage": {key: counts[key] for key in ("prompt_tokens", "completion_tokens", "cached_tokens")},
+            "usage": {name: counts[name] for name in USAGE},
             "timings": counts["timings"],
         }
         _finalise(claim, output, writer, Job.State.FINISHED, marker, finish_reason=reason, **counts)
@@ -222,6 +223,7 @@ def _finalise(
 def _end_from_marker(job: Job, output: Output) -> None:
     """The claim before this one wrote the marker but its row's state was lost with a database's last second."""
     marker = output.entries[-1].end or {}
+    usage = marker.get("usage", {})
     state = Job.State(marker["type"])
     fields: dict[str, Any] = {
         "text": output.text,
@@ -231,7 +233,8 @@ def _end_from_marker(job: Job, output: Output) -> None:
         "timings": marker.get("timings", {}),
         "error_code": marker.get("code", ""),
         "error_message": marker.get("message", ""),
-        **marker.get("usage", {}),
+        # A newer version may count more than this one has columns for.
+        **{name: usage[name] for name in USAGE if name in usage},
     }
     with_database(lambda: queue.end(job.pk, job.epoch, state, **fields))
 

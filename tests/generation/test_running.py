@@ -1,4 +1,4 @@
-"""What a running job does when the database breaks off."""
+"""What a running job does when the database breaks off, and with what another version left."""
 
 import time
 
@@ -6,6 +6,11 @@ import pytest
 from django.db import connection, transaction
 
 from generation import running
+from generation.engine import ModelSpec, load_engine
+from generation.models import Job
+from generation.running import Claim
+from tests.generation.rows import running_job
+from tests.generation.token_writers import claimed_again, numbers, started_workers
 from tests.site import PATIENCE_SECONDS
 
 
@@ -42,3 +47,21 @@ def test_it_writes_a_change_again_whose_transaction_the_server_ended() -> None:
 
     assert running.with_database(change) == "done"
     assert len(set(pids)) == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_it_ends_from_the_marker_of_a_newer_version_that_counts_more() -> None:
+    job = running_job()
+    with started_workers() as start:
+        writer = start()
+        output = writer.open(job)
+        writer.write(output, 1, 3)
+        usage = {"prompt_tokens": 2, "completion_tokens": 3, "cached_tokens": 0, "draft_tokens": 9}
+        marker = {"type": "finished", "seq": 4, "reason": "length", "usage": usage, "timings": {}, "tone": "plain"}
+        writer.writer.end(output, marker)
+        writer.writer.release(output)
+        assert output.flushed.wait(PATIENCE_SECONDS)
+        running.run(Claim(claimed_again(job)), load_engine(ModelSpec("mock", "mock:"), slots=1), start().writer)
+    job.refresh_from_db()
+    assert (job.state, job.finish_reason, job.text) == (Job.State.FINISHED, "length", numbers(1, 3))
+    assert (job.completion_tokens, job.last_seq) == (3, 4)
