@@ -1,22 +1,24 @@
 """What must hold when all is quiet again: rows, streams, connections, keys, processes."""
 
 import json
+import os
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import msgpack
 import redis
 
+from tests.chaos.faults import Target
 from tests.chaos.people import Reply
 from tests.site import Site
 
 _ROWS = """
 import json
 from generation.models import Job
-fields = ("id", "state", "text", "last_seq", "epoch", "completion_tokens")
+fields = ("id", "state", "text", "last_seq", "epoch", "completion_tokens", "error_traceback")
 print(json.dumps([{**row, "id": str(row["id"])} for row in Job.objects.values(*fields)]))
 """
 
@@ -34,8 +36,13 @@ def complaints(replies: list[Reply], stored: dict[str, dict[str, Any]]) -> list[
     for reply in replies:
         row = stored.get(reply.job)
         if row is None:
-            found.append(f"the prompt {reply.prompt[:20]!r} has no job")
-        elif row["state"] != reply.end or row["text"] != reply.text:
+            found.append(f"the prompt {reply.ask.text[:20]!r} has no job")
+            continue
+        # A failed step takes its neighbours along; nothing else may fail anybody.
+        due = reply.code == reply.ask.fails_with or "on purpose" in row["error_traceback"]
+        if reply.end == "failed" and not due:
+            found.append(f"job {reply.job} failed: {reply.end_frame} {row['error_traceback'][-300:]}")
+        if row["state"] != reply.end or row["text"] != reply.text:
             found.append(
                 f"job {reply.job} is {row['state']} with {row['text']!r}; received {reply.end}: {reply.text!r}"
             )
@@ -44,16 +51,7 @@ def complaints(replies: list[Reply], stored: dict[str, dict[str, Any]]) -> list[
     found += [
         f"job {job} is still {row['state']}" for job, row in stored.items() if row["state"] in ("queued", "running")
     ]
-    found += [f"two jobs share the nonce of {nonce}" for nonce, n in _nonces(stored).items() if n > 1]
     return found
-
-
-def _nonces(stored: dict[str, dict[str, Any]]) -> Counter[str]:
-    """How many jobs hold each prompt's nonce: more than one means that a text went to another's reply."""
-    counter: Counter[str] = Counter()
-    for row in stored.values():
-        counter.update({word.split(".")[0] for word in row["text"].split()})
-    return counter
 
 
 class EpochWatch:
@@ -91,8 +89,9 @@ class EpochWatch:
             seen.add(message["epoch"])
 
 
-def measure(site: Site) -> dict[str, int]:
-    """What may grow by a leak: threads and open files of each process, connections and keys of Redis."""
+def measure(target: Target) -> dict[str, int]:
+    """What may grow by a leak: threads, files, connections, keys, messages, busy slots, processes."""
+    site = target.site
     found: dict[str, int] = {}
     for name in ("web", "worker"):
         process = Path(f"/proc/{site.up['pids'][name]}")
@@ -100,7 +99,43 @@ def measure(site: Site) -> dict[str, int]:
         found[f"{name} open files"] = len(list((process / "fd").iterdir()))
     with redis.Redis.from_url(site.up["redis_url"]) as client:
         found["Redis connections"] = len(client.client_list())
-        keys = list(client.scan_iter("generation:tokens:*"))
-        found["stream keys without a TTL"] = sum(client.ttl(key) == -1 for key in keys)
-        found["waiting messages"] = client.llen("gpu")
+        found[KEYS] = sum(client.ttl(key) == -1 for key in client.scan_iter("generation:tokens:*"))
+        found[MESSAGES] = client.llen("gpu")
+    if target.num_database_connections is not None:
+        found["database connections"] = target.num_database_connections()
+    found[ORPHANS] = len(orphans(target))
     return found
+
+
+KEYS, MESSAGES, ORPHANS = "stream keys without a TTL", "waiting messages", "orphan processes"
+NEVER = (KEYS, MESSAGES, ORPHANS)
+"""What may not exist at all when all is quiet."""
+
+
+def orphans(target: Target) -> list[int]:
+    """Processes of this site that are neither its supervisor's nor a worker of ours, by their environment."""
+    supervisor = target.site.process
+    assert supervisor is not None
+    known = {supervisor.pid, *target.site.up["pids"].values(), *target.extra_workers()}
+    return [pid for pid in processes(target.site) if pid not in known and _parent(pid) not in known]
+
+
+def processes(site: Site) -> list[int]:
+    """Every process that was started with the site's folder in its environment or its command."""
+    mark = str(site.var).encode()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            told = (process / "environ").read_bytes() + (process / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if mark in told and int(process.name) != os.getpid():
+            found.append(int(process.name))
+    return found
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0

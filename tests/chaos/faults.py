@@ -3,13 +3,18 @@
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+import sqlite3
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import redis
 
+from tests.chaos import scripts
+from tests.chaos.scripts import Ask
 from tests.site import Site
 
 Fault = Callable[["Target"], Awaitable[None]]
@@ -17,12 +22,21 @@ Fault = Callable[["Target"], Awaitable[None]]
 
 @dataclass(slots=True, eq=False)
 class Target:
-    """The site under attack. `extra_workers` are further workers' pids, as they are now."""
+    """The site under attack. `extra_workers` are further workers' pids, as they are now.
+
+    `obeys` says whether its model misbehaves when a prompt asks for it. Somebody will ask what is in `requests`.
+    `away_seconds`: how long a part that is away stays away.
+    """
 
     site: Site
     lease_seconds: float
+    away_seconds: float
+    model: scripts.Scripts = scripts.words
+    obeys: bool = True
     extra_workers: Callable[[], list[int]] = list
     restart_database: Callable[[], None] | None = None
+    num_database_connections: Callable[[], int] | None = None
+    requests: deque[Ask] = field(default_factory=deque)
 
     def pid(self, name: str) -> int | None:
         """None while it is dead already."""
@@ -56,6 +70,37 @@ def freezing(name: str, leases: float) -> Fault:
             _signal(pid, signal.SIGCONT)
 
     return fault
+
+
+@contextlib.asynccontextmanager
+async def _not_restarted(target: Target) -> AsyncIterator[None]:
+    """What dies here stays dead: the supervisor sees it afterwards."""
+    supervisor = target.site.process
+    assert supervisor is not None
+    _signal(supervisor.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        _signal(supervisor.pid, signal.SIGCONT)
+
+
+def away(name: str) -> Fault:
+    """Killed, and started again only after a while."""
+
+    async def fault(target: Target) -> None:
+        async with _not_restarted(target):
+            _signal(target.pid(name), signal.SIGKILL)
+            await asyncio.sleep(target.away_seconds)
+
+    return fault
+
+
+async def lose_redis_file(target: Target) -> None:
+    """Killed, and its append-only file is gone: it begins with nothing."""
+    async with _not_restarted(target):
+        _signal(target.pid("redis"), signal.SIGKILL)
+        await asyncio.sleep(0.5)
+        shutil.rmtree(target.site.var / "redis" / "appendonlydir")
 
 
 async def kill_redis_twice(target: Target) -> None:
@@ -98,6 +143,28 @@ async def restart_database(target: Target) -> None:
         await asyncio.to_thread(target.restart_database)
 
 
+async def lock_database(target: Target) -> None:
+    """Somebody else writes to SQLite's file for longer than any statement waits."""
+    connection = sqlite3.connect(target.site.var / "db.sqlite3", isolation_level=None, timeout=30)
+    try:
+        await asyncio.to_thread(connection.execute, "BEGIN IMMEDIATE")
+        await asyncio.sleep(target.away_seconds)
+        connection.rollback()
+    finally:
+        connection.close()
+
+
+def asking(word: str, *, fails_with: str = "", num_words: int = 30, idle_seconds: float = 0) -> Fault:
+    """Somebody sends a prompt with this word in it, which the model obeys."""
+
+    async def fault(target: Target) -> None:
+        text = scripts.nonced(12, also=word)
+        expected = scripts.repeated(text, num_words)
+        target.requests.append(Ask(text, expected, {"max_new_tokens": num_words}, fails_with, idle_seconds))
+
+    return fault
+
+
 FAULTS: dict[str, Fault] = {
     "worker killed": killing("worker"),
     "worker told to stop": killing("worker", signal.SIGTERM),
@@ -111,5 +178,29 @@ FAULTS: dict[str, Fault] = {
     "Redis emptied": empty_redis,
     "Redis full": fill_redis,
     "worker and web killed": kill_worker_and_web,
-    "database restarted": restart_database,
+    "Redis killed, its file lost": lose_redis_file,
+    "Redis away": away("redis"),
+    "worker away": away("worker"),
+    "web away": away("web"),
+    "web frozen": freezing("web", 1.5),
 }
+"""For every target."""
+
+ON_POSTGRESQL: dict[str, Fault] = {"database restarted": restart_database}
+ON_SQLITE: dict[str, Fault] = {"database locked by another": lock_database}
+
+ON_REQUEST: dict[str, Fault] = {
+    "a step fails": asking("raise-in-step@5", fails_with="engine_error"),
+    "a step is out of memory": asking("out-of-memory@3", fails_with="engine_error"),
+    "sampling fails": asking("raise-in-sampling@4", fails_with="engine_error"),
+    "detokenising fails": asking("raise-in-detokenising@6", fails_with="engine_error"),
+    "a prompt kills its worker each time": asking("die@2", fails_with="worker_lost"),
+    "a step never returns": asking("hang@3#1"),
+    "a reader reads nothing for a while": asking("", num_words=900, idle_seconds=10),
+}
+"""For a model that obeys."""
+
+
+def against(target: Target) -> dict[str, Fault]:
+    found = FAULTS | (ON_SQLITE if target.restart_database is None else ON_POSTGRESQL)
+    return found | ON_REQUEST if target.obeys else found

@@ -4,12 +4,15 @@ import asyncio
 import json
 import random
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
+
+from tests.chaos.scripts import Ask, Scripts
 
 ENDS = ("finished", "failed", "cancelled", "expired")
 SILENCE_SECONDS = 40.0
@@ -21,8 +24,7 @@ class Reply:
     """One prompt and all that was received of its reply."""
 
     client_id: str
-    prompt: str
-    expected: str
+    ask: Ask
     job: str = ""
     conversation: str = ""
     text: str = ""
@@ -49,54 +51,79 @@ class Reply:
                     self.faults.append(f"{kind} came after {self.end}")
                 self.end, self.end_frame = kind, frame
 
+    @property
+    def code(self) -> str:
+        return str(self.end_frame.get("code", ""))
+
     def complaints(self) -> list[str]:
-        """What is wrong with it, in words; a stopped reply must be a beginning of the expected text."""
+        """What is wrong with it, in words; a reply that ended early must be a beginning of the expected text."""
         found = list(self.faults)
-        if self.end == "finished" and self.text != self.expected:
-            found.append(f"got {self.text!r}, expected {self.expected!r}")
-        elif self.end == "cancelled" and not self.expected.startswith(self.text):
-            found.append(f"was stopped with {self.text!r}, no beginning of {self.expected!r}")
-        elif self.end not in ("finished", "cancelled"):
+        expected = self.ask.expected
+        if self.end not in ("finished", "cancelled", "failed"):
             found.append(f"ended as {self.end or 'nothing'}: {self.end_frame}")
+        elif self.end == "finished" and (self.ask.fails_with or self.text != expected):
+            due = self.ask.fails_with or repr(expected)
+            found.append(f"finished with {self.text!r}, expected {due}")
+        elif not expected.startswith(self.text):
+            found.append(f"is {self.end} with {self.text!r}, no beginning of {expected!r}")
         return found
 
 
 class Person:
     """One browser of one person: one conversation after the other, until told to stop.
 
-    `stops` is the share of replies that they stop midway.
+    `stops` is the share of replies that they stop midway. What is in `requests` is asked before their own prompts.
     """
 
-    def __init__(self, number: int, origin: str, cookie: str, seed: int, *, stops: float = 0.1) -> None:
+    def __init__(
+        self,
+        number: int,
+        origin: str,
+        cookie: str,
+        seed: int,
+        scripts: Scripts,
+        requests: deque[Ask],
+        *,
+        stops: float = 0.1,
+    ) -> None:
         self.replies: list[Reply] = []
         self.stopping = False
         self._stops = stops
-        self._number = number
         self._origin = origin
         self._cookie = cookie
         self._random = random.Random(f"{seed}/{number}")
+        self._scripts = scripts
+        self._requests = requests
 
     async def talk(self) -> None:
         while not self.stopping:
             conversation = ""
-            for _ in range(self._random.randint(1, 3)):
+            for ask in self._scripts(self._random):
+                while self._requests:
+                    await self.ask(self._requests.popleft(), stops=0)
                 if self.stopping:
                     return
-                reply = await self.ask(conversation, self._random.randint(10, 80))
+                reply = await self.ask(ask, conversation, stops=self._stops)
                 conversation = reply.conversation
                 await asyncio.sleep(self._random.uniform(0, 0.5))
+                if reply.end != "finished":
+                    break  # what comes next would be answered otherwise
 
-    async def ask(self, conversation: str, num_words: int) -> Reply:
+    def draw(self, chance: random.Random) -> Ask:
+        """The first prompt of a conversation."""
+        return self._scripts(chance)[0]
+
+    async def ask(self, ask: Ask, conversation: str = "", *, stops: float = 0.0) -> Reply:
         """One prompt and its whole reply, through whatever happens."""
-        nonce = uuid4().hex[:8]
-        text = " ".join(f"{nonce}.{word}" for word in range(num_words))
-        reply = Reply(str(uuid4()), text, text, conversation=conversation)
+        reply = Reply(str(uuid4()), ask, conversation=conversation)
         self.replies.append(reply)
-        stop_at = self._random.randint(1, num_words) if self._random.random() < self._stops else 0
+        stop_at = self._random.randint(1, ask.params["max_new_tokens"]) if self._random.random() < stops else 0
         while not reply.end:
             try:
                 async with self._open(reply) as socket:
                     await self._begin(socket, reply)
+                    if not reply.seq:
+                        await asyncio.sleep(ask.idle_seconds)
                     await self._read(socket, reply, stop_at)
             except (OSError, WebSocketException, TimeoutError):
                 await asyncio.sleep(self._random.uniform(0.1, 0.6))
@@ -117,8 +144,7 @@ class Person:
         if reply.job:
             frame = {"type": "follow", "job": reply.job, "after": reply.seq, "origin": reply.origin}
         else:
-            params = {"max_new_tokens": len(reply.prompt.split())}
-            frame = {"type": "prompt", "id": reply.client_id, "text": reply.prompt, "params": params}
+            frame = {"type": "prompt", "id": reply.client_id, "text": reply.ask.text, "params": reply.ask.params}
         await socket.send(json.dumps(frame))
 
     async def _read(self, socket: ClientConnection, reply: Reply, stop_at: int) -> None:

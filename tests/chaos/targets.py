@@ -1,4 +1,4 @@
-"""The two sites that are attacked: one worker on SQLite, and two workers on PostgreSQL."""
+"""The sites that are attacked: one worker on SQLite with `mock` or the built-in model, two workers on PostgreSQL."""
 
 import contextlib
 import subprocess
@@ -8,7 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
+
 from tests import postgresql
+from tests.chaos import checks, scripts
 from tests.chaos.faults import Target
 from tests.environment import ROOT
 from tests.site import Site
@@ -18,43 +21,81 @@ CONCURRENCY = 3
 Attacked = Callable[..., contextlib.AbstractContextManager[Target]]
 
 
-def _site(folder: Path, lease_seconds: float, rate: int, concurrency: int, **environ: str) -> Site:
+def _site(folder: Path, lease_seconds: float, concurrency: int, **environ: str) -> Site:
     return Site(
         folder,
         "--concurrency",
         str(concurrency),
         "--no-flower",
-        GENERATION_MODELS=f"mock=mock:?rate={rate}",
         GENERATION_LEASE_SECONDS=str(lease_seconds),
         GENERATION_MESSAGES_PER_MINUTE="10000",
         **environ,
     )
 
 
+def _obedient(rate: int) -> dict[str, str]:
+    """The environment for the model `mock` that misbehaves when a prompt asks for it."""
+    return {
+        "DJANGO_SETTINGS_MODULE": "tests.faults.settings",
+        "GENERATION_MODELS": f"mock=mock:?rate={rate}",
+        "GENERATION_MAX_NEW_TOKENS": "1000",
+    }
+
+
 @contextlib.contextmanager
-def one_worker(folder: Path, *, lease_seconds: int, rate: int) -> Iterator[Target]:
-    site = _site(folder, lease_seconds, rate, 2 * CONCURRENCY)
+def one_worker(folder: Path, *, seed: int, lease_seconds: int, rate: int, away_seconds: float) -> Iterator[Target]:
+    site = _site(folder, lease_seconds, 2 * CONCURRENCY, **_obedient(rate))
+    with _running(site, folder):
+        yield Target(site, lease_seconds, away_seconds)
+
+
+@contextlib.contextmanager
+def built_in_model(folder: Path, *, seed: int, lease_seconds: int, rate: int, away_seconds: float) -> Iterator[Target]:
+    """A real model: its replies are computed first, by another process."""
+    replies = scripts.model(seed)
+    site = _site(folder, lease_seconds, CONCURRENCY, GENERATION_MODELS="smollm2=builtin:smollm2-135m")
+    with _running(site, folder):
+        yield Target(site, lease_seconds, away_seconds, model=replies, obeys=False)
+
+
+@contextlib.contextmanager
+def two_workers(folder: Path, *, seed: int, lease_seconds: int, rate: int, away_seconds: float) -> Iterator[Target]:
+    with postgresql.cluster("chaos", "chaos", "chaos") as cluster:
+        url = f"postgres://chaos:chaos@127.0.0.1:{cluster.port}/chaos"
+        site = _site(folder, lease_seconds, CONCURRENCY, DATABASE_URL=url, **_obedient(rate))
+        with _running(site, folder):
+            second = _SecondWorker(site, folder)
+            try:
+                yield Target(
+                    site,
+                    lease_seconds,
+                    away_seconds,
+                    extra_workers=second.pids,
+                    restart_database=cluster.restart,
+                    num_database_connections=lambda: _num_connections(url),
+                )
+            finally:
+                second.stop()
+
+
+@contextlib.contextmanager
+def _running(site: Site, folder: Path) -> Iterator[None]:
+    """From its start to its end, which must leave no process behind."""
     try:
-        yield Target(site.start(), lease_seconds)
+        site.start()
+        yield
     finally:
         site.stop()
         (folder / "site.log").write_text(site.lines.text)
+    left = checks.processes(site)
+    assert not left, f"processes {left} outlived the site"
 
 
-@contextlib.contextmanager
-def two_workers(folder: Path, *, lease_seconds: int, rate: int) -> Iterator[Target]:
-    with postgresql.cluster("chaos", "chaos", "chaos") as cluster:
-        url = f"postgres://chaos:chaos@127.0.0.1:{cluster.port}/chaos"
-        site = _site(folder, lease_seconds, rate, CONCURRENCY, DATABASE_URL=url)
-        second = None
-        try:
-            second = _SecondWorker(site.start(), folder)
-            yield Target(site, lease_seconds, second.pids, cluster.restart)
-        finally:
-            if second is not None:
-                second.stop()
-            site.stop()
-            (folder / "site.log").write_text(site.lines.text)
+def _num_connections(url: str) -> int:
+    with psycopg.connect(url) as connection:
+        row = connection.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = 'chaos'").fetchone()
+        assert row is not None
+        return int(row[0])
 
 
 class _SecondWorker:
@@ -86,7 +127,7 @@ class _SecondWorker:
             return subprocess.Popen(
                 [sys.executable, *command.split(), "--without-mingle", "--without-gossip", "-E", "-l", "INFO"],
                 cwd=ROOT,
-                env=self._site.env,
+                env=self._site.env | {"DJANGO_SETTINGS_MODULE": "tests.faults.settings"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
