@@ -145,7 +145,9 @@ async def restart_database(target: Target) -> None:
 
 async def lock_database(target: Target) -> None:
     """Somebody else writes to SQLite's file for longer than any statement waits."""
-    connection = sqlite3.connect(target.site.var / "db.sqlite3", isolation_level=None, timeout=30)
+    connection = sqlite3.connect(
+        target.site.var / "db.sqlite3", isolation_level=None, timeout=30, check_same_thread=False
+    )
     try:
         await asyncio.to_thread(connection.execute, "BEGIN IMMEDIATE")
         await asyncio.sleep(target.away_seconds)
