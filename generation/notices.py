@@ -20,8 +20,11 @@ logger = logging.getLogger(__name__)
 
 CONTROL = "generation:control:{}"
 
+PASSED = "generation_passed"
+"""A wake's header: how many workers had no use for it. No argument, for an older worker would refuse that."""
 
-def wake(queue_name: str, sent_for: str = "", task_id: str = "") -> None:
+
+def wake(queue_name: str, sent_for: str = "", task_id: str = "", *, num_passed: int = 0) -> None:
     """One Celery message that makes a worker of this queue claim whatever is first in line."""
     from generation.tasks import generate  # the task imports the queue
 
@@ -36,6 +39,7 @@ def wake(queue_name: str, sent_for: str = "", task_id: str = "") -> None:
                 producer=producer,
                 retry=False,
                 ignore_result=True,
+                headers={PASSED: num_passed} if num_passed else None,
             )
     except (OperationalError, redis.RedisError, OSError) as error:
         logger.warning("no wake was sent for queue %s: %s; a worker's next tick finds the job", queue_name, error)

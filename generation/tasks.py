@@ -1,8 +1,10 @@
 """The Celery task: claim whatever is first in line, run it, tell which job it was."""
 
+from typing import Any
+
 from celery import Task, shared_task
 
-from generation import worker
+from generation import notices, worker_signals
 
 
 @shared_task(  # type: ignore[untyped-decorator]
@@ -14,11 +16,15 @@ from generation import worker
     soft_time_limit=None,
     time_limit=None,
 )
-def generate(self: Task, sent_for: str = "") -> str | None:
-    """`sent_for` is the job whose submit sent this message; the returned id is the job that was run."""
-    process = worker.current()
+def generate(self: Task, sent_for: str = "", **unknown: Any) -> str | None:
+    """`sent_for` is the job whose submit sent this message; the returned id is the job that was run.
+
+    A newer version may say more: the message wakes this worker all the same.
+    """
+    process = worker_signals.current()
     job = process.claim(self.request.id)
     if job is None:
+        process.pass_on(int((self.request.headers or {}).get(notices.PASSED, 0)))
         return None
     try:
         process.run(job)

@@ -1,22 +1,19 @@
-"""The worker process: its row, its engines, its running claims. Built by Celery's worker signals.
+"""The worker process: its row, its engines, its running claims. It knows nothing of Celery, which builds it.
 
-A worker that consumes a queue of `GENERATION_MODELS` loads that queue's models at start. Any other Celery worker
-of a host site is left alone. Identity is the process incarnation, not the node's name, which a restart keeps.
+Identity is the process incarnation, not the node's name, which a restart keeps.
 """
 
 import logging
-import os
 import sys
 import threading
 import traceback
-from collections.abc import Iterable
-from typing import Any, NoReturn, cast
+from collections.abc import Sequence
+from typing import cast
 from uuid import UUID
 
-from celery.signals import worker_init, worker_ready, worker_shutdown, worker_shutting_down
 from django.db import close_old_connections
 
-from generation import conf, instants, line, notices, process_identity, queue, running
+from generation import admission, conf, instants, line, notices, process_identity, queue, running
 from generation.delivery import stream
 from generation.delivery.writer import TokenWriter
 from generation.engine import Engine, Event, EventType, ModelSpec, load_engine
@@ -65,8 +62,9 @@ class WorkerProcess:
             last_seen_at=now,
         )
 
-    def load(self, specs: Iterable[ModelSpec]) -> None:
+    def load(self, specs: Sequence[ModelSpec]) -> None:
         """Load every model of the queue, noting each one's state in the row. Raises NoModelLoaded."""
+        known = self._failures_of_last_start()
         self.row.models = [{"name": spec.name, "state": "loading", "error": ""} for spec in specs]
         self.row.save(update_fields=["models"])
         self.writer.start()
@@ -82,7 +80,8 @@ class WorkerProcess:
             except Exception as error:
                 errors.append(error)
                 entry["state"], entry["error"] = "failed", f"{type(error).__name__}: {error}"
-                traceback.print_exc()
+                if entry not in known:
+                    traceback.print_exc()
                 print(
                     f"model {spec.name} ({spec.source}) could not be loaded: {error}",
                     file=sys.stderr,
@@ -90,7 +89,13 @@ class WorkerProcess:
                 )
             Worker.objects.filter(pk=self.row.pk).update(models=self.row.models)
         if not self.engines and errors:
-            raise NoModelLoaded(f"none of its models could be loaded; the first: {errors[0]}")
+            raise NoModelLoaded("none of its models could be loaded")
+
+    def _failures_of_last_start(self) -> list[dict[str, str]]:
+        """What the log has said in full already: a supervisor starts a worker without a model again and again."""
+        before = Worker.objects.filter(hostname=self.row.hostname, queue=self.queue_name).exclude(pk=self.row.pk)
+        last = before.order_by("-started_at").first()
+        return [entry for entry in last.models if entry["state"] == "failed"] if last else []
 
     def _slots(self, spec: ModelSpec) -> int:
         if spec.slots is not None and spec.slots < self.concurrency:
@@ -161,6 +166,24 @@ class WorkerProcess:
         except Exception as error:
             logger.warning("no wake was sent: %s; the next tick tries again", error)
 
+    def pass_on(self, num_passed: int) -> None:
+        """Send on a wake that found nothing to claim here, if a waiting job is another worker's to claim.
+
+        Redis hands a message to whoever has listened longest, so it comes to each worker in turn. It ends after two
+        rounds: whoever could run the job is busy then, and wakes itself when a slot falls free.
+        """
+        workers = admission.live_workers(instants.now(), self.queue_name)
+        if num_passed >= 2 * len(workers):
+            return
+        taking = [worker for worker in workers if not worker.draining]
+        others = {model for worker in taking if worker.pk != self.row.pk for model in worker.ready_models}
+        if any(worker.pk == self.row.pk for worker in taking):
+            others -= set(self.engines)
+        if not others or Queue.objects.filter(pk=self.queue_name, paused=True).exists():
+            return
+        if line.waiting(self.queue_name).filter(model__in=others).exists():
+            notices.wake(self.queue_name, num_passed=num_passed + 1)
+
     def drain(self) -> None:
         """Claim no more and give every running job back to the line; their tasks then end."""
         self.draining = True
@@ -213,69 +236,3 @@ def current_epoch(job_id: UUID) -> int | None:
         return Job.objects.filter(pk=job_id).values_list("epoch", flat=True).first()
     finally:
         close_old_connections()
-
-
-_process: WorkerProcess | None = None
-
-
-def current() -> WorkerProcess:
-    """This process's worker. Raises RuntimeError in a process that loaded no models."""
-    if _process is None:
-        raise RuntimeError("this Celery worker consumes no queue of GENERATION_MODELS and has no engine")
-    return _process
-
-
-def _refuse(message: str) -> NoReturn:
-    # Celery swallows exceptions in this signal and would say "ready"; its own exit would wait for a pool.
-    print(f"\n{message}\n", file=sys.stderr, flush=True)
-    sys.stdout.flush()
-    os._exit(1)
-
-
-@worker_init.connect  # type: ignore[untyped-decorator]
-def _build(sender: Any, **_: Any) -> None:
-    global _process
-    try:
-        consumed = set(sender.app.amqp.queues.consume_from)
-        specs = [spec for spec in conf.models().values() if spec.queue in consumed]
-        if not specs:
-            return
-        _check_pool(sender)
-        queues = {spec.queue for spec in specs}
-        if len(queues) > 1:
-            _refuse(f"one worker consumes one GPU queue, not {', '.join(sorted(queues))}; start one for each (-Q NAME)")
-        _process = WorkerProcess(sender.hostname, queues.pop(), sender.concurrency)
-        _process.load(specs)
-    except NoModelLoaded as error:
-        _refuse(f"the worker ends: {error}")
-    except Exception as error:
-        traceback.print_exc()
-        _refuse(f"the worker ends: {error}")
-
-
-def _check_pool(sender: Any) -> None:
-    pool = sender.pool_cls if isinstance(sender.pool_cls, str) else sender.pool_cls.__module__
-    if pool.rpartition(".")[2] not in ("threads", "thread"):
-        _refuse(
-            f"a GPU worker needs threads that share its models, not the {pool} pool: start it with -P threads "
-            "(celery -A chatsite worker -Q gpu -P threads -c 4)"
-        )
-
-
-@worker_ready.connect  # type: ignore[untyped-decorator]
-def _start(**_: Any) -> None:
-    if _process is not None:
-        _process.start()
-
-
-@worker_shutting_down.connect  # type: ignore[untyped-decorator]
-def _drain(**_: Any) -> None:
-    # A signal handler runs between two instructions of the main thread: it must not take a lock that one may hold.
-    if _process is not None:
-        threading.Thread(target=_process.drain, name="drain", daemon=True).start()
-
-
-@worker_shutdown.connect  # type: ignore[untyped-decorator]
-def _close(**_: Any) -> None:
-    if _process is not None:
-        _process.close()
