@@ -6,7 +6,7 @@ a commit only wake somebody: nothing is lost with one.
 """
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -24,6 +24,7 @@ __all__ = [
     "claim",
     "drain",
     "end",
+    "fail_waiting",
     "move_to_front",
     "pause",
     "position_of",
@@ -35,6 +36,9 @@ __all__ = [
 ]
 
 State = Job.State
+MAX_FAILED_AT_ONCE = 100
+"""The line is locked meanwhile; the next tick fails the rest."""
+
 MAX_ATTEMPTS = 3
 """Claims without a new token until a job is taken for the cause of its workers' ends."""
 
@@ -57,7 +61,7 @@ def submit(
         return known
     checked = admission.check_messages(messages)
     now = instants.now()
-    spec = admission.check_model(model, now)
+    spec = admission.check_model(model, user)
     sampling = admission.check_params(params, spec)
     stored = sampling.as_json()
     if stored.get("seed") is None:
@@ -130,11 +134,15 @@ def claim(
 def note_progress(job: Job, tokens: int) -> bool:
     """Tell how many tokens the claimed job has from before; more than at its last claim is progress.
 
+    Fewer means that they were lost with Redis: progress is then counted from there.
     False if the job was claimed too often without any and must not be run again.
     """
-    if tokens > job.completion_tokens:
-        Job.objects.filter(pk=job.pk, state=State.RUNNING, epoch=job.epoch).update(attempt=1, completion_tokens=tokens)
-        job.attempt, job.completion_tokens = 1, tokens
+    if tokens != job.completion_tokens:
+        job.attempt = 1 if tokens > job.completion_tokens else job.attempt
+        job.completion_tokens = tokens
+        Job.objects.filter(pk=job.pk, state=State.RUNNING, epoch=job.epoch).update(
+            attempt=job.attempt, completion_tokens=tokens
+        )
     return job.attempt <= MAX_ATTEMPTS
 
 
@@ -295,3 +303,26 @@ def _expire(job: Job, now: datetime) -> None:
     Job.objects.filter(pk=job.pk, state=State.QUEUED).update(state=State.EXPIRED, ended_at=now)
     line.give_back(job)
     transaction.on_commit(lambda: notices.changed_id(job.pk))
+
+
+def fail_waiting(
+    queue_name: str, model: str, queued_before: datetime, code: str, message_for: Callable[[Any], str], details: str
+) -> int:
+    """Fail jobs that wait for a model which can't be had; how many. `message_for` is given each one's user."""
+    now = instants.now()
+    with line.changing(queue_name):
+        stuck = line.waiting(queue_name).filter(model=model, queued_at__lte=queued_before).select_related("user")
+        return sum(
+            _fail(job, now, error_code=code, error_message=message_for(job.user), error_traceback=details)
+            for job in stuck[:MAX_FAILED_AT_ONCE]
+        )
+
+
+def _fail(job: Job, now: datetime, **fields: str) -> bool:
+    changed = Job.objects.filter(pk=job.pk, state=State.QUEUED).update(state=State.FAILED, ended_at=now, **fields)
+    if changed:
+        line.give_back(job)
+        transaction.on_commit(lambda: notices.changed_id(job.pk, signal="job_failed"))
+        if job.epoch:
+            transaction.on_commit(lambda: notices.shorten_stream(job.pk))
+    return bool(changed)

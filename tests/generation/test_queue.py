@@ -192,6 +192,17 @@ def test_it_goes_on_as_long_as_each_claim_brings_tokens() -> None:
 
 
 @pytest.mark.django_db
+def test_it_counts_progress_anew_after_redis_lost_the_tokens() -> None:
+    """A long reply that had begun again was taken for what killed its workers, though each claim wrote more of it."""
+    worker, job = make_worker(), ask()
+    for tokens in (0, 800, 0, 40, 80, 120, 160):
+        claimed = claim(worker)
+        assert claimed is not None
+        assert queue.note_progress(claimed, tokens)
+        queue.put_back(job.pk, claimed.epoch, drained=False)
+
+
+@pytest.mark.django_db
 def test_it_requeues_a_failed_job_as_if_it_were_new() -> None:
     worker = make_worker()
     job = ask()
