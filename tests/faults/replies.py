@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from tests.chat.sockets import Frame, Socket, rows
+from tests.chat.sockets import ENDS, Frame, Socket, rows
 from tests.site import Site
 
 
@@ -20,9 +20,14 @@ def failure(site: Site, job: str) -> tuple[str, str, str, str]:
     )[0]  # type: ignore[return-value]
 
 
+def end_of(socket: Socket, job: str) -> Frame:
+    """The job's end, which may have come already."""
+    return next(iter(socket.of(job, *ENDS)), None) or socket.end(job)
+
+
 def check_whole(site: Site, socket: Socket, job: str, text: str, words: int) -> Frame:
     """Read on to the end; it is finished with exactly these words, however many claims it took."""
-    end = next((frame for frame in socket.of(job) if frame["type"] == "finished"), None) or socket.end(job)
+    end = end_of(socket, job)
     assert end["type"] == "finished", end
     assert socket.text(job) == repeated(text, words)
     seq = 0

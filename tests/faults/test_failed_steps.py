@@ -9,7 +9,7 @@ import pytest
 
 from tests.chat.sockets import Person, Socket, people
 from tests.faults.conftest import CONCURRENCY
-from tests.faults.replies import check_whole, failure, repeated
+from tests.faults.replies import check_whole, end_of, failure, repeated
 from tests.site import Site
 
 GOOD = "a good prompt runs"
@@ -39,7 +39,7 @@ def check_good(site: Site, socket: Socket, words: int = 8) -> None:
 
 def check_failure(site: Site, socket: Socket, job: str, text: str, words: int, error: str) -> None:
     """Failed as `engine_error` with so many words kept, which the page shows too; staff see why, people don't."""
-    end = next((frame for frame in socket.of(job, "failed")), None) or socket.end(job)
+    end = end_of(socket, job)
     assert (end["type"], end["code"], end["seq"]) == ("failed", "engine_error", words + 1)
     assert "purpose" not in end["message"] and "Error" not in end["message"]
     state, code, details, stored = failure(site, job)
@@ -57,7 +57,7 @@ def test_a_failing_prompt_fails_with_its_text_however_often_and_good_ones_run(
     text = f"this will {kind}@{position}"
     jobs = [socket.prompt(text, params={"max_new_tokens": 30})["job"] for _ in range(2 * CONCURRENCY)]
     for job in jobs:
-        end = next((frame for frame in socket.of(job, "failed")), None) or socket.end(job)
+        end = end_of(socket, job)
         words = end["seq"] - 1
         # A failed step takes those along that had come less far.
         assert words <= position and (KINDS[kind][1] or words == position)
@@ -126,7 +126,7 @@ def test_a_hundred_starts_and_stops_leave_every_slot_free(faulty_site: Site, ada
                 socket.until(lambda frame, seq=stop_at: frame.get("seq", 0) >= seq, job=job)
                 socket.send("cancel", job=job)
         for job in going:
-            end = next((frame for frame in socket.of(job, "finished", "cancelled")), None) or socket.end(job)
+            end = end_of(socket, job)
             state, _, _, stored = failure(faulty_site, job)
             assert state == end["type"] and state in ("finished", "cancelled")
             assert stored == socket.text(job) == repeated(GOOD, end["seq"] - 1 if end["seq"] else 0)

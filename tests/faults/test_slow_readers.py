@@ -1,14 +1,11 @@
 """A client that keeps its socket open and reads nothing: it costs the web process little and others nothing."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
-from websockets.sync.client import connect
 
-from tests.chat.sockets import PATIENCE_SECONDS, Person, Socket, people
+from tests.chat.sockets import people
+from tests.faults.deaf import deaf_socket
 from tests.faults.replies import check_whole, failure
 from tests.generation.workers import wait_until
 from tests.site import Site
@@ -16,27 +13,6 @@ from tests.site import Site
 WORDS = 5000
 WORD = "abcdefghij" * 40
 MAX_GROWTH_BYTES = 30_000_000
-
-
-@contextmanager
-def deaf_socket(person: Person, *, html: bool) -> Iterator[Socket]:
-    """It takes nothing off the wire until somebody asks for a frame, and acknowledges nothing."""
-    address = f"ws://{urlsplit(person.site.url).netloc}/ws/chat/new/{'?html=1' if html else ''}"
-    with connect(
-        address,
-        origin=person.site.url,  # type: ignore[arg-type]
-        additional_headers=person.headers,
-        proxy=None,
-        compression=None,
-        max_size=None,
-        max_queue=1,
-        open_timeout=PATIENCE_SECONDS,
-        close_timeout=5,
-    ) as connection:
-        socket = Socket(connection)
-        socket.acknowledges = False
-        assert socket.next()["type"] == "hello"
-        yield socket
 
 
 def resident_bytes(pid: int) -> int:

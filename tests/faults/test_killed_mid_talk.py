@@ -1,0 +1,164 @@
+"""Many people, slow readers and a locked database while workers are killed: everybody gets their own words, whole."""
+
+import os
+import signal
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from uuid import uuid4
+
+import pytest
+
+from tests.chat.sockets import people
+from tests.faults.conftest import ENVIRONMENT
+from tests.faults.deaf import deaf_socket
+from tests.faults.replies import check_whole, end_of, failure, repeated
+from tests.faults.workers import SecondWorker
+from tests.generation.workers import wait_until
+from tests.site import Site
+
+NUM_PEOPLE = 16
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    site = Site(tmp_path_factory.mktemp("kills"), "--no-flower", "--concurrency", "4", **ENVIRONMENT)
+    try:
+        yield site.start()
+    finally:
+        site.stop()
+        print(site.lines.text)
+
+
+@pytest.fixture
+def start_second(site: Site) -> Iterator[Callable[[], SecondWorker]]:
+    started: list[SecondWorker] = []
+
+    def start() -> SecondWorker:
+        started.append(SecondWorker(site))
+        return started[-1]
+
+    yield start
+    for worker in started:
+        worker.stop()
+        print(worker.lines.text)
+
+
+def kill(worker: SecondWorker) -> None:
+    worker.process.send_signal(signal.SIGKILL)
+    worker.process.wait()
+
+
+def talk_through_kills(site: Site, start_second: Callable[[], SecondWorker]) -> None:
+    """Two rounds of prompts of everybody at once, each person's words their own; a worker dies within each."""
+    crowd = people(site, NUM_PEOPLE)
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(person.socket()) for person in crowd]
+        for _ in range(2):
+            worker = start_second()
+            texts = [" ".join(uuid4().hex for _ in range(number % 3 + 1)) for number in range(NUM_PEOPLE)]
+            asked = [
+                socket.prompt(text, params={"max_new_tokens": 40 + number})["job"]
+                for number, (socket, text) in enumerate(zip(sockets, texts, strict=True))
+            ]
+            # Both workers' slots are full then.
+            for socket, job in zip(sockets[:6], asked, strict=False):
+                socket.until("token", job=job)
+            kill(worker)
+            for number, (socket, job, text) in enumerate(zip(sockets, asked, texts, strict=True)):
+                check_whole(site, socket, job, text, 40 + number)
+
+
+def test_everybody_gets_their_own_words_while_a_worker_dies_in_each_round(
+    site: Site, start_second: Callable[[], SecondWorker]
+) -> None:
+    """People were given other people's answers (ggml-org/llama.cpp#6681, ggml-org/llama.cpp#10072), also in a second
+    batch on the same server (huggingface/transformers#45943).
+    """
+    talk_through_kills(site, start_second)
+
+
+@contextmanager
+def lock_storm(site: Site) -> Iterator[None]:
+    """Somebody else writes for half of the time."""
+    stopping = threading.Event()
+
+    def hold() -> None:
+        with closing(sqlite3.connect(site.var / "db.sqlite3", timeout=20, isolation_level=None)) as database:
+            while not stopping.wait(0.1):
+                database.execute("BEGIN IMMEDIATE")
+                stopping.wait(0.1)
+                database.execute("COMMIT")
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join()
+
+
+def test_nothing_fails_on_a_locked_database_while_a_worker_dies_in_each_round(
+    site: Site, start_second: Callable[[], SecondWorker]
+) -> None:
+    """`database is locked` came at once, whatever the timeout (simonw/django_sqlite_benchmark#6,
+    learningequality/kolibri#13878).
+    """
+    with lock_storm(site):
+        talk_through_kills(site, start_second)
+    assert "database is locked" not in site.lines.text
+
+
+@pytest.mark.parametrize("html", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["text", "html"])
+def test_a_reader_that_read_nothing_while_the_worker_was_killed_gets_the_whole_text(
+    site: Site, start_second: Callable[[], SecondWorker], html: bool
+) -> None:
+    """After a hundred fast messages the rest was gone without a word (django/channels_redis#131)."""
+    words, text = 2000, "nobody reads this yet"
+    (person,) = people(site)
+    worker = start_second()
+    with deaf_socket(person, html=html) as socket:
+        # More than the site's own worker takes, so the other one has some of them too.
+        jobs = [socket.prompt(text, model="fast", params={"max_new_tokens": words})["job"] for _ in range(6)]
+        wait_until(lambda: all(failure(site, job)[0] == "running" for job in jobs))
+        kill(worker)
+        for job in jobs:
+            wait_until(lambda job=job: failure(site, job)[0] == "finished")
+        socket.acknowledges = True
+        for job in jobs:
+            assert failure(site, job)[3] == repeated(text, words)
+            if html:
+                assert end_of(socket, job)["seq"] == words + 1
+                blocks = {index: block for frame in socket.of(job, "html") for index, block in frame["changes"]}
+                assert "".join(blocks.values()).count("nobody") == words // 4
+            else:
+                check_whole(site, socket, job, text, words)
+
+
+def test_each_end_says_which_it_is_though_the_worker_was_killed(site: Site) -> None:
+    """Cut replies looked complete (griffinwork40/agent-afk#635, jwadow/kiro-gateway#113)."""
+    (person,) = people(site)
+    with person.socket() as socket:
+        text = " ".join(f"w{number}" for number in range(80))
+
+        def ask(**params: object) -> str:
+            job: str = socket.prompt(text, params={"max_new_tokens": 100, **params})["job"]
+            return job
+
+        length, stop_string = ask(), ask(stop=["w60 w61"])
+        socket.until(lambda frame: frame["type"] == "token" and frame["seq"] == 3, job=stop_string)
+        os.kill(site.up["pids"]["worker"], signal.SIGKILL)
+        cancelled = ask(max_new_tokens=5000)
+        assert end_of(socket, length)["reason"] == "length"
+        assert socket.text(length) == repeated(text, 100)
+        assert end_of(socket, stop_string)["reason"] == "stop_string"
+        assert socket.text(stop_string) == repeated(text, 60) + " "
+        socket.until("token", job=cancelled)
+        os.kill(site.up["pids"]["worker"], signal.SIGKILL)
+        socket.send("cancel", job=cancelled)
+        end = socket.end(cancelled)
+        assert end["type"] == "cancelled"
+        said = failure(site, cancelled)[3]
+        assert said == socket.text(cancelled) == repeated(text, len(said.split()))
