@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from generation import conf, line
+from generation import availability, conf, line
 from generation.engine.params import ParamsError, SamplingParams
 from generation.engine.spec import ModelSpec
 from generation.models import Job, Queue, Worker
@@ -76,21 +76,15 @@ def check_params(params: Mapping[str, object] | None, spec: ModelSpec) -> Sampli
     return replace(sampling, stop=tuple(map(storable, sampling.stop)))
 
 
-def check_model(name: str | None, now: datetime) -> ModelSpec:
-    """The model's entry; refused if it is configured nowhere or failed to load on every live worker."""
+def check_model(name: str | None, user: Any) -> ModelSpec:
+    """The model's entry; refused if it is configured nowhere or failed to load on every worker that tried."""
     configured = conf.models()
     spec = configured.get(name or conf.default_model())
     if spec is None:
         known = ", ".join(configured)
         raise Refused("model_unavailable", f"There is no model {storable(str(name))[:100]!r}; there are: {known}.")
-    states = [
-        entry["state"] == "failed"
-        for worker in live_workers(now, spec.queue)
-        for entry in worker.models
-        if entry["name"] == spec.name
-    ]
-    if states and all(states):
-        raise Refused("model_unavailable", f"The model {spec.name} could not be loaded; the operator can see why.")
+    if failure := availability.failures(availability.witnesses(), spec.queue).get(spec.name):
+        raise Refused("model_unavailable", failure.message_for(user))
     return spec
 
 

@@ -12,6 +12,7 @@ from typing import Protocol
 from uuid import UUID
 
 from generation import line, reaper, watching
+from generation.absence import AbsentModels
 from generation.delivery import stream
 from generation.delivery.reader import JobReader
 from generation.delivery.rows import JobRow, in_database, job_rows
@@ -43,6 +44,7 @@ class Hub:
     def __init__(self) -> None:
         self._readers: set[JobReader] = set()
         self._sockets: set[Socket] = set()
+        self._absent_models = AbsentModels()
         self._task: asyncio.Task[None] | None = None
 
     def add(self, reader: JobReader) -> None:
@@ -69,7 +71,7 @@ class Hub:
     async def _loop(self) -> None:
         while self._readers or self._sockets:
             await asyncio.sleep(TICK_SECONDS)
-            for part in (self._check_sockets, self._check_rows, self._sweep):
+            for part in (self._check_sockets, self._check_rows, self._sweep, self._end_jobs_of_absent_models):
                 try:
                     await part()
                 except Exception as error:
@@ -120,6 +122,9 @@ class Hub:
 
     async def _sweep(self) -> None:
         await in_database(reaper.sweep)
+
+    async def _end_jobs_of_absent_models(self) -> None:
+        await in_database(self._absent_models.sweep)
 
 
 async def _each(calls: Iterable[Awaitable[None]]) -> None:
