@@ -44,23 +44,67 @@ def test_it_keeps_messages_for_ever_where_no_time_is_set(settings: Any) -> None:
     assert job.messages
 
 
-def test_it_cancels_a_job_whose_last_reader_left(settings: Any) -> None:
-    """gradio-app/gradio#8708: a closed tab kept its slot for ever. Only where an operator wants it, it does not."""
-    settings.GENERATION_CANCEL_ON_DISCONNECT_SECONDS = 30.0
-    left, watched, never_watched = submitted(), submitted(), submitted()
-    asyncio.run(watching.note([left.pk, watched.pk]))
+def note(*jobs: Job, stays: bool = True) -> None:
+    asyncio.run(watching.note([job.pk for job in jobs], stays=stays))
+
+
+def let_pass(seconds: float) -> None:
+    """As if all notes were so much older."""
     client = stream.sync_client()
-    client.zincrby(watching.WATCHED_KEY, -31, str(left.pk))
+    for job_id, noted in client.hgetall(watching.WATCHED_KEY).items():
+        name, _, at = noted.decode().partition(" ")
+        client.hset(watching.WATCHED_KEY, job_id, f"{name} {float(at) - seconds}")
+    for name, at in client.hgetall(watching.WATCHERS_KEY).items():
+        client.hset(watching.WATCHERS_KEY, name, float(at) - seconds)
+
+
+@pytest.fixture
+def grace(settings: Any) -> float:
+    stream.sync_client().delete(watching.WATCHED_KEY, watching.WATCHERS_KEY)
+    settings.GENERATION_CANCEL_ON_DISCONNECT_SECONDS = 30.0
+    return 30.0
+
+
+def test_it_cancels_a_job_whose_last_reader_left(grace: float) -> None:
+    """gradio-app/gradio#8708: a closed tab kept its slot for ever. Only where an operator wants it, it does not."""
+    left, watched, never_watched = submitted(), submitted(), submitted()
+    note(left, watched)
+    let_pass(grace + 1)
+    note(watched)
     assert watching.cancel_abandoned() == 1
     states = {job.pk: job.state for job in Job.objects.all()}
     assert states == {left.pk: "cancelled", watched.pk: "queued", never_watched.pk: "queued"}
-    assert client.zscore(watching.WATCHED_KEY, str(left.pk)) is None
-    assert client.ttl(watching.WATCHED_KEY) > 0
+    client = stream.sync_client()
+    assert client.hkeys(watching.WATCHED_KEY) == [str(watched.pk).encode()]
+    assert client.ttl(watching.WATCHED_KEY) > 0 and client.ttl(watching.WATCHERS_KEY) > 0
+
+
+def test_nobody_has_left_while_nothing_could_be_noted(grace: float) -> None:
+    """Redis was away for longer than the grace time, and every reply that was being read was cancelled."""
+    job = submitted()
+    note(job)
+    let_pass(grace + 1)
+    assert watching.cancel_abandoned() == 0
+    note(job)
+    assert watching.cancel_abandoned() == 0
+
+
+@pytest.mark.parametrize("stays", [True, False], ids=["died", "has nobody else"])
+def test_it_cancels_what_was_read_in_a_process_that_notes_no_more(
+    grace: float, stays: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = submitted()
+    note(job, stays=stays)
+    let_pass(max(grace, watching.SILENT_SECONDS) + 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(watching, "_process", "another")
+        note()
+    assert watching.cancel_abandoned() == 1
 
 
 def test_leaving_never_stops_a_job_by_default(settings: Any) -> None:
     settings.GENERATION_CANCEL_ON_DISCONNECT_SECONDS = None
     job = submitted()
-    asyncio.run(watching.note([job.pk]))
-    assert stream.sync_client().zscore(watching.WATCHED_KEY, str(job.pk)) is None
+    note(job)
+    assert stream.sync_client().hget(watching.WATCHED_KEY, str(job.pk)) is None
     assert watching.cancel_abandoned() == 0
