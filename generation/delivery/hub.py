@@ -44,6 +44,8 @@ class Hub:
     def __init__(self) -> None:
         self._readers: set[JobReader] = set()
         self._sockets: set[Socket] = set()
+        self._left: set[UUID] = set()
+        self._is_watcher = False
         self._absent_models = AbsentModels()
         self._task: asyncio.Task[None] | None = None
 
@@ -52,7 +54,9 @@ class Hub:
         self._run()
 
     def remove(self, reader: JobReader) -> None:
-        self._readers.discard(reader)
+        if reader in self._readers:
+            self._readers.discard(reader)
+            self._left.add(reader.job_id)
 
     def add_socket(self, socket: Socket) -> None:
         self._sockets.add(socket)
@@ -69,9 +73,15 @@ class Hub:
             self._task = asyncio.get_running_loop().create_task(self._loop())
 
     async def _loop(self) -> None:
-        while self._readers or self._sockets:
+        while self._readers or self._sockets or self._left or self._is_watcher:
             await asyncio.sleep(TICK_SECONDS)
-            for part in (self._check_sockets, self._check_rows, self._sweep, self._end_jobs_of_absent_models):
+            for part in (
+                self._check_sockets,
+                self._check_rows,
+                self._note_watched,
+                self._sweep,
+                self._end_jobs_of_absent_models,
+            ):
                 try:
                     await part()
                 except Exception as error:
@@ -93,7 +103,6 @@ class Hub:
         rows: dict[UUID, JobRow] = {}
         for first in range(0, len(ids), ROWS_PER_QUERY):
             rows |= await in_database(job_rows, ids[first : first + ROWS_PER_QUERY])
-        await watching.note([job_id for job_id, row in rows.items() if not row.is_final])
         tails = await self._tails([job_id for job_id, row in rows.items() if row.epoch])
         places = await in_database(_places, {row.queue_id for row in rows.values() if row.state == "queued"})
         for reader in readers:
@@ -119,6 +128,15 @@ class Hub:
             job_id: (int(newest[0][0].partition(b"-")[0]) if newest else 0, int(origin or 0))
             for job_id, newest, origin in zip(job_ids, answers[::2], answers[1::2], strict=True)
         }
+
+    async def _note_watched(self) -> None:
+        """Also who left since the last tick: they were here until now."""
+        left = set(self._left)
+        watched = {reader.job_id for reader in self._readers if not reader.ended}
+        stays = bool(self._readers or self._sockets)
+        await watching.note(watched | left, stays=stays)
+        self._left -= left
+        self._is_watcher = stays
 
     async def _sweep(self) -> None:
         await in_database(reaper.sweep)
