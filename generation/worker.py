@@ -4,6 +4,7 @@ Identity is the process incarnation, not the node's name, which a restart keeps.
 """
 
 import logging
+import os
 import sys
 import threading
 import traceback
@@ -16,12 +17,14 @@ from django.db import close_old_connections
 from generation import admission, conf, instants, line, notices, process_identity, queue, running
 from generation.delivery import stream
 from generation.delivery.writer import TokenWriter
-from generation.engine import Engine, Event, EventType, ModelSpec, load_engine
+from generation.engine import DeviceLost, Engine, Event, EventType, ModelSpec, load_engine
 from generation.lease import ControlThread, LeaseThread
 from generation.models import Job, Queue, Worker
 from generation.running import Claim, StopCause
 
 logger = logging.getLogger(__name__)
+
+DEVICE_LOST_STATUS = 71
 
 
 class NoModelLoaded(Exception):
@@ -74,7 +77,11 @@ class WorkerProcess:
             try:
                 slots = self._slots(spec)
                 self.engines[spec.name] = load_engine(
-                    spec, slots=slots, on_events=self._take_events, log=lambda text: print(text, flush=True)
+                    spec,
+                    slots=slots,
+                    on_events=self._take_events,
+                    on_lost=_end_process,
+                    log=lambda text: print(text, flush=True),
                 )
                 entry["state"] = "ready"
             except Exception as error:
@@ -227,6 +234,13 @@ class WorkerProcess:
         claim = self.claims.get((job_id, epoch))
         if claim is not None:
             claim.stop(StopCause.LOST)
+
+
+def _end_process(error: DeviceLost) -> None:
+    """Nothing here will ever answer again, and every job that it claims would fail: another process must go on."""
+    logger.critical("%s; this worker ends itself", error)
+    logging.shutdown()
+    os._exit(DEVICE_LOST_STATUS)
 
 
 def current_epoch(job_id: UUID) -> int | None:

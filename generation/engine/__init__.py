@@ -5,7 +5,7 @@ when it is given a model.
 """
 
 from generation.engine.engine import Engine, EngineConfig, EngineStats
-from generation.engine.errors import EngineClosed, ModelRefused, PromptError, PromptTooLong
+from generation.engine.errors import DeviceLost, EngineClosed, ModelRefused, PromptError, PromptTooLong
 from generation.engine.events import Event, EventType, FinishReason, Timings, Usage
 from generation.engine.loading import load_engine
 from generation.engine.params import ParamsError, SamplingParams
@@ -13,6 +13,7 @@ from generation.engine.sequence import Sequence
 from generation.engine.spec import ModelSpec, parse_models
 
 __all__ = [
+    "DeviceLost",
     "Engine",
     "EngineClosed",
     "EngineConfig",

@@ -1,12 +1,13 @@
 """One step of all sequences: cancel, admit, compute, accept; and what of it is worth telling.
 
 Knows the scheduler and a runner; neither threads nor readers. A failed step fails its sequences, a failed sequence
-only itself, and the batch goes on.
+only itself, and the batch goes on, unless the device itself is lost.
 """
 
 import logging
 import time
 
+from generation.engine.errors import DeviceLost
 from generation.engine.events import Event, EventType, FinishReason
 from generation.engine.interfaces import Runner
 from generation.engine.scheduler import Plan, Scheduler
@@ -38,7 +39,10 @@ class Batch:
         return self._scheduler.next_due_at()
 
     def step(self, arrived: list[Sequence]) -> list[Happening]:
-        """Take every running sequence one token further, and in those that wait as far as there is room."""
+        """Take every running sequence one token further, and in those that wait as far as there is room.
+
+        Raises DeviceLost.
+        """
         happened: list[Happening] = []
         for sequence in arrived:
             if sequence.replayed_reason is not None:
@@ -73,6 +77,10 @@ class Batch:
             results = self._runner.run(plan)
         except Exception as error:  # the engine goes on: only the sequences of this step are lost
             logger.exception("a step of %d sequences failed", self.num_running)
+            try:
+                self._runner.check()
+            except Exception as lost:
+                raise DeviceLost(lost) from error
             happened += [(each, each.end(FinishReason.ERROR, error)) for each in self._scheduler.clear()]
             return
         self._scheduler.commit(plan)

@@ -14,7 +14,7 @@ from typing import Any
 
 from generation.engine.batch import Batch, Happening
 from generation.engine.detokenizer import Detokenizer
-from generation.engine.errors import EngineClosed, PromptError, PromptTooLong
+from generation.engine.errors import DeviceLost, EngineClosed, PromptError, PromptTooLong
 from generation.engine.events import Event
 from generation.engine.interfaces import Runner, TextCodec
 from generation.engine.params import SamplingParams
@@ -23,6 +23,7 @@ from generation.engine.sequence import Sequence
 logger = logging.getLogger(__name__)
 
 OnEvents = Callable[[list[Event]], None]
+OnLost = Callable[[DeviceLost], None]
 
 # A paced engine that waits for an instant far away still shows that it lives.
 _LONGEST_SLEEP_SECONDS = 1.0
@@ -57,7 +58,8 @@ class Engine:
 
     ``model`` and ``tokenizer`` are a transformers causal model and its fast tokenizer, or a Runner and a
     TextCodec. With ``on_events`` the events of a step go to it as one list, from the engine's thread, and
-    sequences keep none.
+    sequences keep none. When the device is lost ``on_lost`` is called from there, before every sequence ends with
+    that error and the engine is closed.
     """
 
     def __init__(
@@ -66,11 +68,13 @@ class Engine:
         tokenizer: Any,
         config: EngineConfig | None = None,
         on_events: OnEvents | None = None,
+        on_lost: OnLost | None = None,
     ) -> None:
         self.config = config or EngineConfig()
         self._runner, self._codec = _assemble(model, tokenizer, self.config)
         self._eos_ids = self._runner.eos_ids | self._codec.eos_ids
         self._on_events = on_events
+        self._on_lost = on_lost
         self._batch = Batch(self._runner, self.config.slots, self.config.prefill_chunk)
         self._lock = threading.Lock()
         self._wake = threading.Condition(self._lock)
@@ -206,10 +210,22 @@ class Engine:
         with self._lock:
             arrived, self._inbox = self._inbox, []
             self._cancelling = False
-        happened = self._batch.step(arrived)
+        try:
+            happened = self._batch.step(arrived)
+        except DeviceLost as error:
+            happened = self._lose(error)
         self._last_step_at = time.monotonic()
         self._deliver(happened)
         return [event for _, event in happened]
+
+    def _lose(self, error: DeviceLost) -> list[Happening]:
+        logger.critical("%s", error)
+        if self._on_lost is not None:
+            self._on_lost(error)
+        with self._lock:
+            self._closed = True
+            left, self._inbox = self._inbox, []
+        return self._batch.abandon(left, error)
 
     def _deliver(self, happened: list[Happening]) -> None:
         if not happened:

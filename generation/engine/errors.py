@@ -21,5 +21,12 @@ class EngineClosed(RuntimeError):
         super().__init__("the engine is closed")
 
 
+class DeviceLost(RuntimeError):
+    """The model's device computes nothing any more: no later step can succeed in this process."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(f"the device computes nothing any more: {error}")
+
+
 class ModelRefused(ValueError):
     """The engine cannot run this model correctly, and therefore does not run it at all."""

@@ -35,3 +35,6 @@ class Runner(Protocol):
 
         An exception in the list concerns that sequence alone; a raised one fails all sequences of the plan.
         """
+
+    def check(self) -> None:
+        """Compute something small, after a failed step; raises if the device computes nothing any more."""

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from generation.engine.engine import Engine, EngineConfig, OnEvents
+from generation.engine.engine import Engine, EngineConfig, OnEvents, OnLost
 from generation.engine.errors import ModelRefused
 from generation.engine.interfaces import Log
 from generation.engine.mock import MockCodec, MockRunner
@@ -15,18 +15,25 @@ from generation.engine.spec import ModelSpec
 _DEFAULT_CONTEXT = 4096
 
 
-def load_engine(spec: ModelSpec, *, slots: int, on_events: OnEvents | None = None, log: Log = print) -> Engine:
+def load_engine(
+    spec: ModelSpec,
+    *,
+    slots: int,
+    on_events: OnEvents | None = None,
+    on_lost: OnLost | None = None,
+    log: Log = print,
+) -> Engine:
     """An engine, not yet started. ``slots`` applies where the spec gives none. Raises what loading raises."""
     config = EngineConfig(slots=spec.slots or slots, context=spec.context or _DEFAULT_CONTEXT)
     if spec.kind == "mock":
-        return Engine(MockRunner(config.context, spec.rate), MockCodec(), config, on_events)
+        return Engine(MockRunner(config.context, spec.rate), MockCodec(), config, on_events, on_lost)
     for option in ("quantization", "compile"):
         if getattr(spec, option):
             raise ModelRefused(f"model {spec.name}: the option {option} is not available")
     started = time.monotonic()
     log(f"{spec.name}: loading {spec.source}")
     model, tokenizer = _load(spec, log)
-    engine = Engine(model, tokenizer, config, on_events)
+    engine = Engine(model, tokenizer, config, on_events, on_lost)
     num_parameters = sum(parameter.numel() for parameter in model.parameters())
     log(
         f"{spec.name}: ready after {time.monotonic() - started:.1f} s: {num_parameters / 1e6:,.0f} M parameters, "

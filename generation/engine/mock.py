@@ -32,6 +32,9 @@ class MockRunner:
             results.append(offset + sequence.num_generated)
         return results
 
+    def check(self) -> None:
+        pass
+
 
 class MockCodec:
     """Words in, words out."""

@@ -46,6 +46,10 @@ class PackedRunner:
         with torch.inference_mode():
             return self._run(plan)
 
+    def check(self) -> None:
+        # After some errors, an assertion in a kernel for one, every call on that device raises for ever.
+        torch.ones(1, device=self._device).sum().item()
+
     def _run(self, plan: Plan) -> list[int | Exception]:
         for move in plan.moves:
             self._cache.move(move)

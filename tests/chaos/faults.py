@@ -197,6 +197,7 @@ ON_REQUEST: dict[str, Fault] = {
     "sampling fails": asking("raise-in-sampling@4", fails_with="engine_error"),
     "detokenising fails": asking("raise-in-detokenising@6", fails_with="engine_error"),
     "a prompt kills its worker each time": asking("die@2", fails_with="worker_lost"),
+    "a device is lost": asking("lose-device@4#1"),
     "a step never returns": asking("hang@3#1"),
     "a reader reads nothing for a while": asking("", num_words=900, idle_seconds=10),
 }

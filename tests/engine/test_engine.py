@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from generation.engine import (
+    DeviceLost,
     Engine,
     EngineClosed,
     EngineConfig,
@@ -21,6 +22,8 @@ from generation.engine import (
     PromptTooLong,
     SamplingParams,
 )
+from generation.engine.mock import MockCodec, MockRunner
+from generation.engine.scheduler import Plan
 from tests.engine import tiny
 
 LONG = SamplingParams(temperature=0, max_new_tokens=400)
@@ -136,6 +139,30 @@ def test_it_goes_on_after_a_step_that_failed(engine: Engine, monkeypatch: pytest
         assert len(ids_of(waiting)) == 5
     finally:
         handle.remove()
+
+
+def test_it_closes_when_its_device_computes_nothing_any_more() -> None:
+    """Each later step would fail too: nobody may be given to such an engine (vllm-project/vllm#5822)."""
+
+    class LostRunner(MockRunner):
+        def run(self, plan: Plan) -> list[int | Exception]:
+            if plan.sampling[0].sequence.num_generated == 2:
+                self.check()
+            return super().run(plan)
+
+        def check(self) -> None:
+            raise RuntimeError("device-side assert triggered")
+
+    told: list[Exception] = []
+    engine = Engine(LostRunner(64, rate=1000), MockCodec(), EngineConfig(slots=1), on_lost=told.append)
+    ids = engine.encode([{"role": "user", "content": "some words"}])
+    running, waiting = (engine.submit(ids, SamplingParams(max_new_tokens=9)) for _ in range(2))
+    ends = [list(sequence)[-1] for sequence in (running, waiting)]
+    assert [end.reason for end in ends] == [FinishReason.ERROR] * 2
+    assert len(told) == 1 and {end.error for end in ends} == set(told)
+    assert isinstance(told[0], DeviceLost) and "device-side assert" in str(told[0])
+    with pytest.raises(EngineClosed):
+        engine.submit(ids)
 
 
 def test_it_fails_only_the_sequence_whose_logits_are_not_finite(engine: Engine) -> None:

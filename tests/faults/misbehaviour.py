@@ -15,12 +15,12 @@ from typing import Any, cast
 from generation import worker
 from generation.engine import Engine, EngineConfig, ModelSpec, loading
 from generation.engine import Sequence as EngineSequence
-from generation.engine.engine import OnEvents
+from generation.engine.engine import OnEvents, OnLost
 from generation.engine.interfaces import Log
 from generation.engine.mock import MockCodec, MockRunner, MockStream
 from generation.engine.scheduler import Plan, Segment
 
-WORD = re.compile(r"^(raise-in-[a-z]+|out-of-memory|die|hang|tell-steps)@(\d+)(?:#(\d+))?$")
+WORD = re.compile(r"^(raise-in-[a-z]+|out-of-memory|die|hang|lose-device|tell-steps)@(\d+)(?:#(\d+))?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,17 @@ def words_of(prompt_ids: Sequence[int]) -> list[str]:
 
 
 class FaultyRunner(MockRunner):
+    _is_lost = False
+
+    def check(self) -> None:
+        if self._is_lost:
+            raise RuntimeError("the device is lost on purpose")
+
     def run(self, plan: Plan) -> list[int | Exception]:
         for segment in plan.segments:
             for fault in self._due(segment):
                 self._happen(fault, segment.sequence)
+        self.check()
         results = super().run(plan)
         for number, segment in enumerate(plan.sampling):
             if any(fault.kind == "raise-in-sampling" for fault in self._due(segment)):
@@ -72,6 +79,8 @@ class FaultyRunner(MockRunner):
                 raise MemoryError("out of memory on purpose")
             case "die":
                 os.kill(os.getpid(), signal.SIGKILL)
+            case "lose-device":
+                self._is_lost = True
             case "hang":
                 threading.Event().wait()
             case "tell-steps":
@@ -98,11 +107,18 @@ class FaultyStream(MockStream):
         return super().step(token_id)
 
 
-def load_engine(spec: ModelSpec, *, slots: int, on_events: OnEvents | None = None, log: Log = print) -> Engine:
+def load_engine(
+    spec: ModelSpec,
+    *,
+    slots: int,
+    on_events: OnEvents | None = None,
+    on_lost: OnLost | None = None,
+    log: Log = print,
+) -> Engine:
     if spec.kind != "mock":
-        return loading.load_engine(spec, slots=slots, on_events=on_events, log=log)
+        return loading.load_engine(spec, slots=slots, on_events=on_events, on_lost=on_lost, log=log)
     config = EngineConfig(slots=spec.slots or slots, context=spec.context or 4096)
-    return Engine(FaultyRunner(config.context, spec.rate), FaultyCodec(), config, on_events)
+    return Engine(FaultyRunner(config.context, spec.rate), FaultyCodec(), config, on_events, on_lost)
 
 
 worker.load_engine = load_engine  # type: ignore[attr-defined]

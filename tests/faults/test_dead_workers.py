@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 
 from generation.lease import WEDGED_STATUS
+from generation.worker import DEVICE_LOST_STATUS
 from tests.chat.sockets import Socket, people, rows
 from tests.faults.replies import check_whole, failure, repeated
 from tests.faults.workers import SecondWorker
@@ -170,6 +171,24 @@ def test_a_step_that_never_returns_ends_its_worker_and_no_reply(start_faulty_sit
         check_whole(site, stuck, hanging, text, 20)
         check_whole(site, neighbour, job, "a neighbour", 400)
         wait_until(lambda: not readiness(site))
+    assert site.up["pids"]["worker"] != pid
+
+
+def test_a_worker_that_lost_its_device_fails_nobody(start_faulty_site: StartFaultySite) -> None:
+    """After an error that a CUDA context does not survive every later step fails too: such a worker would take one
+    job after the other and fail them all (vllm-project/vllm#5822, ggml-org/llama.cpp#19367).
+    """
+    site = start_faulty_site("--concurrency", "2")
+    pid = site.up["pids"]["worker"]
+    (person,) = people(site)
+    with person.socket() as culprit, person.socket() as neighbour:
+        job = neighbour.prompt("a neighbour", params={"max_new_tokens": 300})["job"]
+        neighbour.until("token", job=job)
+        text = "this will lose-device@3#1 once"
+        losing = culprit.prompt(text, params={"max_new_tokens": 20})["job"]
+        site.lines.wait_for(f"ended with exit status {DEVICE_LOST_STATUS}")
+        check_whole(site, culprit, losing, text, 20)
+        check_whole(site, neighbour, job, "a neighbour", 300)
     assert site.up["pids"]["worker"] != pid
 
 
