@@ -5,6 +5,7 @@ operators; they hold no password.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import redis
 from django.db import DatabaseError, connection
@@ -16,7 +17,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
-from generation import conf, overview
+from generation import availability, conf, overview
 from generation.delivery.stream import redis_id
 from generation.models import Worker
 
@@ -34,7 +35,11 @@ def live(request: HttpRequest) -> HttpResponse:
 @never_cache
 def ready(request: HttpRequest) -> HttpResponse:
     reasons = list(_reasons())
-    return JsonResponse({"ready": not reasons, "reasons": reasons}, status=503 if reasons else 200)
+    if not reasons:
+        return JsonResponse({"ready": True, "reasons": []})
+    usable = all(reason.leaves_usable for reason in reasons)
+    texts = [reason.text for reason in reasons]
+    return JsonResponse({"ready": False, "usable": usable, "reasons": texts}, status=503)
 
 
 @require_safe
@@ -71,26 +76,37 @@ def load(request: HttpRequest) -> HttpResponse:
     )
 
 
-def _reasons() -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """`leaves_usable`: prompts to another model are answered nevertheless."""
+
+    text: str
+    leaves_usable: bool = False
+
+
+def _reasons() -> Iterator[Reason]:
     """Why a prompt couldn't be answered now; nothing when it could."""
     own_redis: str | None = None
     try:
         with _impatient_client() as client:
             own_redis = redis_id(client)
     except (RedisError, OSError) as error:
-        yield f"Redis can't be reached ({type(error).__name__})"
+        yield Reason(f"Redis can't be reached ({type(error).__name__})")
     try:
         missing = _unapplied_migrations()
         if missing:
-            yield f"migrations are not applied: {', '.join(missing)}"
+            yield Reason(f"migrations are not applied: {', '.join(missing)}")
             return
-        workers = list(overview.live_workers())
+        witnesses = availability.witnesses()
+        waiting = availability.waiting()
     except DatabaseError as error:
-        yield f"the database can't be reached ({type(error).__name__})"
+        yield Reason(f"the database can't be reached ({type(error).__name__})")
         return
+    workers = [worker for worker in witnesses if worker.live]  # type: ignore[attr-defined]
     if own_redis:
         yield from _strangers(workers, own_redis)
-    yield from _missing_models(workers)
+    yield from _missing_models(workers, witnesses)
+    yield from _waiting_in_vain(workers, waiting)
 
 
 def _impatient_client() -> redis.Redis:
@@ -110,41 +126,58 @@ def _unapplied_migrations() -> list[str]:
     return [f"{migration.app_label}.{migration.name}" for migration, _ in plan]
 
 
-def _strangers(workers: list[Worker], own_redis: str) -> Iterator[str]:
+def _strangers(workers: list[Worker], own_redis: str) -> Iterator[Reason]:
     """A worker that shares the database but not the Redis would run jobs whose text nobody here ever sees."""
     for worker in workers:
         if worker.redis_id and worker.redis_id != own_redis:
-            yield f"worker {_name(worker)} uses another Redis than this web process"
+            yield Reason(f"worker {availability.name(worker)} uses another Redis than this web process")
 
 
-def _missing_models(workers: list[Worker]) -> Iterator[str]:
+def _missing_models(workers: list[Worker], witnesses: list[Worker]) -> Iterator[Reason]:
     models_of_queue: dict[str, list[str]] = {}
     for spec in conf.models().values():
         models_of_queue.setdefault(spec.queue, []).append(spec.name)
+    taking = {queue: _taking(workers, queue) for queue in models_of_queue}
+    any_ready = any(
+        model in worker.ready_models
+        for queue, models in models_of_queue.items()
+        for model in models
+        for worker in taking[queue]
+    )
     for queue, models in models_of_queue.items():
-        here = [worker for worker in workers if worker.queue == queue]
-        taking = [worker for worker in here if not worker.draining]
-        if not taking:
-            yield (f"every worker of queue {queue} is draining" if here else f"no worker is running for queue {queue}")
-            continue
+        failed = availability.failures(witnesses, queue)
         for model in models:
-            yield from _missing_model(model, queue, taking)
+            if model in failed:
+                yield Reason(f"model {model} failed to load {failed[model].details}", any_ready)
+        if taking[queue]:
+            for model in models:
+                if model not in failed:
+                    yield from _missing_model(model, queue, taking[queue])
+        elif any(worker.queue == queue for worker in workers):
+            yield Reason(f"every worker of queue {queue} is draining")
+        else:
+            yield Reason(f"no worker is running for queue {queue}", any_ready and failed.keys() >= set(models))
 
 
-def _missing_model(model: str, queue: str, workers: list[Worker]) -> Iterator[str]:
+def _taking(workers: list[Worker], queue: str) -> list[Worker]:
+    return [worker for worker in workers if worker.queue == queue and not worker.draining]
+
+
+def _missing_model(model: str, queue: str, workers: list[Worker]) -> Iterator[Reason]:
     """Nothing if any worker has it ready; else what each worker that knows it says."""
     found = [(worker, entry) for worker in workers for entry in worker.models if entry["name"] == model]
     if any(entry["state"] == "ready" for _, entry in found):
         return
     if not found:
-        yield f"no worker of queue {queue} has model {model}"
+        yield Reason(f"no worker of queue {queue} has model {model}")
     for worker, entry in found:
-        if entry["state"] == "failed":
-            why = entry.get("error") or "no reason given"
-            yield f"model {model} failed to load on worker {_name(worker)}: {why}"
-        else:
-            yield f"model {model} is {entry['state']} on worker {_name(worker)}"
+        state = "failed to load" if entry["state"] == "failed" else f"is {entry['state']}"
+        yield Reason(f"model {model} {state} on worker {availability.name(worker)}")
 
 
-def _name(worker: Worker) -> str:
-    return f"{worker.hostname} on {worker.host}"
+def _waiting_in_vain(workers: list[Worker], waiting: dict[tuple[str, str], int]) -> Iterator[Reason]:
+    """Jobs of a model that was removed, or hasn't come yet; their web processes end them in time."""
+    for (queue, model), number in sorted(waiting.items()):
+        if not availability.is_configured(queue, model) and not availability.is_listed(workers, queue, model):
+            jobs = "1 job waits" if number == 1 else f"{number:,} jobs wait"
+            yield Reason(f"{jobs} for model {model} of queue {queue}, which nobody has", leaves_usable=True)

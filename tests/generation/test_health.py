@@ -81,6 +81,59 @@ def test_it_says_why_a_model_failed_to_load(client: Client) -> None:
     assert ready(client) == (503, ["model mock failed to load on worker celery@one on one: no such folder"])
 
 
+def usable(client: Client) -> bool:
+    return bool(client.get("/health/ready").json()["usable"])
+
+
+BROKEN = {"name": "broken", "state": "failed", "error": "no such file"}
+
+
+def test_it_is_red_but_usable_while_another_model_answers(client: Client, settings: Any) -> None:
+    settings.GENERATION_MODELS = "mock=mock: broken=mock:"
+    worker = make_worker(models=[{"name": "mock", "state": "ready", "error": ""}, BROKEN])
+    assert ready(client) == (503, ["model broken failed to load on worker celery@one on one: no such file"])
+    assert usable(client)
+    worker.models = [{"name": "mock", "state": "loading", "error": ""}, BROKEN]
+    worker.save()
+    assert not usable(client)
+
+
+def test_it_is_red_but_usable_while_the_worker_of_a_broken_model_is_between_two_starts(
+    client: Client, settings: Any
+) -> None:
+    settings.GENERATION_MODELS = "mock=mock: broken=mock:?queue=large"
+    make_worker()
+    make_worker(hostname="celery@two", host="two", queue="large", models=[BROKEN], stopped_at=timezone.now())
+    assert ready(client) == (
+        503,
+        [
+            "model broken failed to load on worker celery@two on two: no such file",
+            "no worker is running for queue large",
+        ],
+    )
+    assert usable(client)
+
+
+def test_it_is_not_usable_when_the_only_model_can_not_be_loaded(client: Client, settings: Any) -> None:
+    settings.GENERATION_MODELS = "broken=mock:"
+    make_worker(models=[BROKEN], stopped_at=timezone.now())
+    status, reasons = ready(client)
+    assert status == 503
+    assert "model broken failed to load on worker celery@one on one: no such file" in reasons
+    assert not usable(client)
+
+
+def test_it_says_that_jobs_wait_for_a_model_that_nobody_has(client: Client) -> None:
+    make_worker()
+    make_job(model="removed")
+    assert ready(client) == (503, ["1 job waits for model removed of queue gpu, which nobody has"])
+    make_job(model="removed", place=2)
+    assert ready(client)[1] == ["2 jobs wait for model removed of queue gpu, which nobody has"]
+    assert usable(client)
+    make_worker(hostname="celery@two", models=[{"name": "removed", "state": "loading", "error": ""}])
+    assert ready(client) == (200, [])
+
+
 def test_it_is_ready_when_one_of_two_workers_has_the_model(client: Client) -> None:
     make_worker(models=[{"name": "mock", "state": "failed", "error": "out of memory"}])
     make_worker(hostname="celery@two", host="two")
