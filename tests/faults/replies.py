@@ -29,12 +29,26 @@ def check_whole(site: Site, socket: Socket, job: str, text: str, words: int) -> 
     """Read on to the end; it is finished with exactly these words, however many claims it took."""
     end = end_of(socket, job)
     assert end["type"] == "finished", end
-    assert socket.text(job) == repeated(text, words)
+    assert _exact_words(site, socket, job, text) == words
+    return end
+
+
+def check_stopped(site: Site, socket: Socket, job: str, text: str) -> int:
+    """Read on to the end; it was stopped after exactly the first words of the reply, and how many."""
+    end = end_of(socket, job)
+    assert end["type"] == "cancelled", end
+    return _exact_words(site, socket, job, text)
+
+
+def _exact_words(site: Site, socket: Socket, job: str, text: str) -> int:
+    """As received, each once and in order, and as stored under the same end."""
+    end = end_of(socket, job)
     seq = 0
     for frame in socket.of(job, "token", "snapshot"):
         assert frame["type"] == "snapshot" or frame["seq"] == seq + 1, f"{frame['seq']} came after {seq}"
         seq = frame["seq"]
-    assert (seq, end["seq"]) == (words, words + 1)
+    assert end["seq"] == seq + 1
+    assert socket.text(job) == repeated(text, seq)
     state, stored = rows(site, "SELECT state, text FROM generation_job WHERE id = ?", UUID(job).hex)[0]
-    assert (state, stored) == ("finished", socket.text(job))
-    return end
+    assert (state, stored) == (end["type"], socket.text(job))
+    return seq

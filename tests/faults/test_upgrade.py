@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import groupby
 from pathlib import Path
 from uuid import UUID
 
@@ -12,11 +13,12 @@ import redis
 
 from generation.delivery import stream
 from tests.chat.sockets import Socket, people, rows
-from tests.faults.replies import check_whole
+from tests.faults.replies import check_stopped, check_whole
 from tests.faults.versions import Version, write_next_version
+from tests.generation.workers import wait_until
 from tests.site import Site
 
-WORDS = 220
+WORDS = 1900
 TEXT = "one two three four five"
 
 
@@ -81,16 +83,15 @@ def test_two_versions_side_by_side_lose_nothing(site: Site, next_version: Versio
             assert worker_of(site, job).startswith("next")
         site.lines.wait_for(lambda line: line.startswith("worker") and " ready." in line, after=printed)
         os.kill(upgraded.pid, signal.SIGKILL)
-        for socket, job in everywhere:
-            check_whole(site, socket, job, TEXT, WORDS)
-        for job in jobs[:2]:
-            written = versions_in_stream(site, job)
-            assert {True, False} == set(written)
-            assert not written[0] and not written[-1]
+        for job in jobs:
+            wait_until(lambda job=job: not versions_in_stream(site, job)[-1])
             assert worker_of(site, job).startswith("gpu")
-
-        job = there[0].prompt(TEXT, params={"max_new_tokens": 2000})["job"]
-        there[0].until("token", job=job)
-        there[0].send("cancel", job=job)
-        assert there[0].end(job)["type"] == "cancelled"
+        for socket, job in zip(there, jobs, strict=True):
+            socket.send("cancel", job=job)
+        for socket, job in everywhere:
+            words = check_stopped(site, socket, job, TEXT)
+            turns = [version for version, _ in groupby(versions_in_stream(site, job)[:words])]
+            assert turns[-2:] == [True, False], "by the next version, then by this one again"
+        for socket in (here[0], there[0]):
+            check_whole(site, socket, socket.prompt(TEXT, params={"max_new_tokens": 9})["job"], TEXT, 9)
     assert "Traceback" not in site.lines.text + next_version.text
