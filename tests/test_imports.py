@@ -65,7 +65,9 @@ def test_it_imports_the_engine_without_django_celery_or_torch() -> None:
 
 
 def test_it_serves_the_site_without_torch() -> None:
-    """Importing a tokenizer alone loads torch, half a second and 200 MB in every web process."""
+    """Importing a tokenizer alone loads torch, half a second and 200 MB in every web process; and a GPU that was
+    touched before a fork can't be used after it (celery/celery#3402, Koed00/django-q#713).
+    """
     loaded = modules_after("import chatsite.asgi")
     assert "django" in loaded
     assert loaded & {"torch", "transformers", "tokenizers"} == set()

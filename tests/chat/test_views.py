@@ -111,6 +111,7 @@ def test_it_shows_a_finished_reply_as_markdown_with_its_counts_and_speed() -> No
     ],
 )
 def test_it_says_how_a_reply_ended(fields: dict[str, Any], words: str) -> None:
+    """Cut and broken replies looked complete (griffinwork40/agent-afk#635, Gitlawb/openclaude#1174)."""
     conversation = begin()
     ask(conversation, **fields)
     assert words in page(conversation)

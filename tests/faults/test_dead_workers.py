@@ -157,7 +157,9 @@ def readiness(site: Site) -> list[str]:
 
 
 def test_a_step_that_never_returns_ends_its_worker_and_no_reply(start_faulty_site: StartFaultySite) -> None:
-    """The health page stayed green while nothing moved any more (theroyallab/tabbyAPI#428)."""
+    """The health page stayed green while nothing moved any more (theroyallab/tabbyAPI#428), and a time limit had no
+    effect on a thread (celery/celery#9203).
+    """
     site = start_faulty_site("--concurrency", "2")
     pid = site.up["pids"]["worker"]
     (person,) = people(site)
@@ -194,6 +196,7 @@ def test_a_worker_that_lost_its_device_fails_nobody(start_faulty_site: StartFaul
 
 @pytest.mark.slow
 def test_a_prompt_that_hangs_its_worker_each_time_fails_in_the_end(start_faulty_site: StartFaultySite) -> None:
+    """Time limits that count on signals never reach a thread in a step that doesn't return (celery/celery#9203)."""
     site = start_faulty_site("--concurrency", "2")
     (person,) = people(site)
     with person.socket() as socket:
