@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from django.conf import settings
 
 from chatsite import environment
-from chatsite.local import first_start, links
+from chatsite.local import first_start
 from chatsite.local.folder import VarFolder
 from chatsite.local.preparation import Preparation
 from chatsite.local.programs import FLOWER_USER
@@ -31,11 +31,12 @@ class Announcement:
     pids: dict[str, int | None]
 
     @classmethod
-    def of(cls, preparation: Preparation, admin_password: str | None, pids: Mapping[str, int]) -> "Announcement":
+    def of(
+        cls, preparation: Preparation, chat_url: str, admin_password: str | None, pids: Mapping[str, int]
+    ) -> "Announcement":
         has_flower = preparation.flower_port is not None
         return cls(
-            # A new one each time: the last one may have been used.
-            chat_url=links.sign_in_link(first_start.local_person(), preparation.address),
+            chat_url=chat_url,
             admin_url=f"{preparation.address}/admin/",
             admin_user=first_start.ADMIN,
             admin_password=admin_password,

@@ -5,9 +5,9 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import connections
+from django.db import DatabaseError, InterfaceError, connections
 
-from chatsite.local import first_start, options, programs, readiness, redis_server
+from chatsite.local import first_start, links, options, programs, readiness, redis_server
 from chatsite.local.announcement import Announcement, write_local_environment
 from chatsite.local.output import Output
 from chatsite.local.preparation import Preparation, prepared
@@ -45,6 +45,7 @@ class _Site:
         order = ["web", *(worker.name for worker in self._workers), "flower", "redis"]
         self._supervisor = Supervisor(self._folder, self._output, order)
         self._admin_password: str | None = None
+        self._chat_url = f"{preparation.address}/"
         self._is_announced = False
 
     def run(self) -> None:
@@ -85,9 +86,11 @@ class _Site:
 
     def _on_readiness(self, answer: object) -> None:
         assert isinstance(answer, Readiness)
-        if not answer.ready:
+        if not answer.usable:
             self._output.tell("not ready yet: " + "; ".join(answer.reasons))
             return
+        for reason in answer.reasons:
+            self._output.tell(f"warning: {reason}")
         self._is_announced = True
         announcement = self._announce()
         self._output.plain(announcement.box())
@@ -99,8 +102,17 @@ class _Site:
         self._output.tell("started again: " + ", ".join(f"{name} (pid {pids[name]})" for name in names))
 
     def _announce(self) -> Announcement:
-        announcement = Announcement.of(self._preparation, self._admin_password, self._supervisor.pids)
+        self._chat_url = self._new_link()
+        announcement = Announcement.of(self._preparation, self._chat_url, self._admin_password, self._supervisor.pids)
         write_local_environment(self._folder)
         announcement.write(self._folder)
         connections.close_all()
         return announcement
+
+    def _new_link(self) -> str:
+        """A new one each time, the last one may have been used; but that while the database is away."""
+        try:
+            return links.sign_in_link(first_start.local_person(), self._preparation.address)
+        except (DatabaseError, InterfaceError) as error:
+            self._output.tell(f"no new sign-in link could be made, the database is away: {error}")
+            return self._chat_url
