@@ -13,17 +13,20 @@ from django.urls import path  # noqa: E402
 
 from chatsite.chat.consumer import ChatConsumer  # noqa: E402
 from generation.origins import OwnOriginOnly  # noqa: E402
+from generation.unavailable import SaysWhenUnavailable  # noqa: E402
 
 application = ProtocolTypeRouter(
     {
         "http": http,
         "websocket": OwnOriginOnly(
-            AuthMiddlewareStack(
-                URLRouter(
-                    [
-                        path("ws/chat/new/", ChatConsumer.as_asgi()),
-                        path("ws/chat/<uuid:conversation>/", ChatConsumer.as_asgi()),
-                    ]
+            SaysWhenUnavailable(
+                AuthMiddlewareStack(
+                    URLRouter(
+                        [
+                            path("ws/chat/new/", ChatConsumer.as_asgi()),
+                            path("ws/chat/<uuid:conversation>/", ChatConsumer.as_asgi()),
+                        ]
+                    )
                 )
             )
         ),

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import redis
-from django.db import DatabaseError
+from django.db import DatabaseError, InterfaceError
 
 from generation import admission, conf, frames, queue
 from generation.admission import Refused
@@ -20,6 +20,7 @@ from generation.delivery.rows import in_database
 from generation.following import FollowingConsumer
 from generation.frames import Frame
 from generation.models import Job
+from generation.outages import Problem, status_frame
 from generation.sessions import ended, read_sign_in
 
 logger = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ class Closing(Exception):
 class JobConsumer(FollowingConsumer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._is_greeted = False
         self._client_frames: dict[str, Callable[[Frame], Awaitable[None]]] = {
             "prompt": self._on_prompt,
             "regenerate": self._on_prompt,
@@ -95,6 +97,9 @@ class JobConsumer(FollowingConsumer):
             return
         await self.opened()
         await self.send_frame(hello)
+        self._is_greeted = True
+        if problems := hub().problems:
+            await self.tell_problems(problems)
 
     async def opened(self) -> None:
         """Join what else this socket listens to."""
@@ -105,6 +110,7 @@ class JobConsumer(FollowingConsumer):
         return {
             "type": "hello",
             "protocol": 1,
+            "user": str(self.sign_in.user_id),
             "conversation": str(self.conversation) if self.conversation else None,
             "models": [
                 {"name": name, "default": name == conf.default_model(), "queue": spec.queue}
@@ -122,6 +128,10 @@ class JobConsumer(FollowingConsumer):
 
     async def signed_out(self) -> None:
         await self._end(SIGNED_OUT)
+
+    async def tell_problems(self, problems: tuple[Problem, ...]) -> None:
+        if self._is_greeted:
+            await self.send_frame(status_frame(problems))
 
     async def _end(self, code: int) -> None:
         if not self._closed:
@@ -155,7 +165,11 @@ class JobConsumer(FollowingConsumer):
             await handle(frame)
         except Refused as refused:
             await self.refuse(refused.code, refused.message, frame)
-        except (DatabaseError, redis.RedisError, OSError):
+        except (DatabaseError, InterfaceError):
+            logger.exception("a frame could not be handled")
+            message = "The database can't be reached just now, so nothing was done. Try again in a moment."
+            await self.refuse("queue_unavailable", message, frame)
+        except (redis.RedisError, OSError):
             logger.exception("a frame could not be handled")
             await self.refuse("queue_unavailable", "The site can't reach its queue just now. Try again soon.", frame)
         except Exception:

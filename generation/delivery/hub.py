@@ -2,6 +2,8 @@
 
 Per tick: one query for the rows, one pipeline for the streams, one query for each line that somebody waits in, one
 look at the sockets' sessions, and the sweep that every process does. It heals whatever a lost message left open.
+Beside it a watch sends heartbeats and tells every socket what is down, in a task of its own: a tick may wait for
+what is down.
 """
 
 import asyncio
@@ -17,6 +19,7 @@ from generation.delivery import stream
 from generation.delivery.reader import JobReader
 from generation.delivery.rows import JobRow, in_database, job_rows
 from generation.models import Queue
+from generation.outages import Outages, Problem
 from generation.sessions import SignIn, ended
 
 logger = logging.getLogger(__name__)
@@ -37,6 +40,9 @@ class Socket(Protocol):
     async def signed_out(self) -> None:
         """Close: the sign-in this socket was opened with is over."""
 
+    async def tell_problems(self, problems: tuple[Problem, ...]) -> None:
+        """Say what is down now; nothing when all is well again."""
+
 
 class Hub:
     """Belongs to one event loop; runs while somebody is registered."""
@@ -48,6 +54,8 @@ class Hub:
         self._is_watcher = False
         self._absent_models = AbsentModels()
         self._task: asyncio.Task[None] | None = None
+        self._watch_task: asyncio.Task[None] | None = None
+        self.problems: tuple[Problem, ...] = ()
 
     def add(self, reader: JobReader) -> None:
         self._readers.add(reader)
@@ -61,6 +69,8 @@ class Hub:
     def add_socket(self, socket: Socket) -> None:
         self._sockets.add(socket)
         self._run()
+        if self._watch_task is None or self._watch_task.done():
+            self._watch_task = asyncio.get_running_loop().create_task(self._watch())
 
     def remove_socket(self, socket: Socket) -> None:
         self._sockets.discard(socket)
@@ -88,10 +98,21 @@ class Hub:
                     # The database or Redis is away; the next tick tries again.
                     logger.warning("a tick could not %s: %r", part.__name__.strip("_").replace("_", " "), error)
 
+    async def _watch(self) -> None:
+        outages = Outages()
+        try:
+            while self._sockets:
+                await asyncio.sleep(TICK_SECONDS)
+                await _each(socket.tick() for socket in list(self._sockets))
+                if await outages.look():
+                    self.problems = outages.problems
+                    await _each(socket.tell_problems(self.problems) for socket in list(self._sockets))
+        finally:
+            self.problems = ()
+            await outages.close()
+
     async def _check_sockets(self) -> None:
-        sockets = list(self._sockets)
-        await _each(socket.tick() for socket in sockets)
-        if sockets:
+        if sockets := list(self._sockets):
             over = await in_database(ended, {socket.sign_in for socket in sockets})
             await _each(socket.signed_out() for socket in sockets if socket.sign_in in over)
 

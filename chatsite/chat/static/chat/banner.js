@@ -1,27 +1,56 @@
-// The quiet line that says when the connection is lost, counts down to the next try, and says when it is back.
+// The line at the top that says what is wrong, and for a moment that it is over.
+//
+// One thing at a time, the nearest first: no network, no connection, then what the server says is down.
+
+const OFFLINE = "You are offline. This page goes on by itself when the network is back.";
+const LOST = "Connection lost, trying again";
+const FAREWELL = 2_000;
 
 export class Banner {
   #banner = document.querySelector("#banner");
+  #words = document.createElement("span");
+  #count = document.createElement("span");
   #timer = 0;
+  #offline = false;
 
-  lost(seconds) {
+  constructor() {
+    this.#count.setAttribute("aria-hidden", "true"); // a screen reader would read every second of it
+  }
+
+  // problems: what a server said that couldn't take us; else it wasn't reached at all
+  lost(seconds, problems = []) {
     const until = performance.now() + seconds * 1000;
-    this.#every(() => {
+    const words = problems.length ? `${sentences(problems)} Trying again` : LOST;
+    const update = () => {
       const left = Math.ceil((until - performance.now()) / 1000);
-      this.#show(left > 0 ? `Connection lost, trying again in ${left} s` : "Connection lost, trying again");
-    });
+      this.#show(this.#offline ? OFFLINE : words, !this.#offline && left > 0 ? ` in ${left} s` : "");
+    };
+    clearInterval(this.#timer);
+    update();
+    this.#timer = setInterval(update, 500);
+  }
+
+  offline() {
+    this.#offline = true;
+    clearInterval(this.#timer);
+    this.#show(OFFLINE);
   }
 
   back() {
+    this.#offline = false;
+    this.#farewell("Connected again");
+  }
+
+  // Connected, and these are down; nothing when all is well again.
+  problems(problems) {
+    if (!problems.length) return this.#farewell("Everything works again");
     clearInterval(this.#timer);
-    if (this.#banner.hidden) return;
-    this.#show("Connected again");
-    this.#timer = setTimeout(() => (this.#banner.hidden = true), 2_000);
+    this.#show(sentences(problems));
   }
 
   ended(text, link, address) {
     clearInterval(this.#timer);
-    this.#show(`${text} `);
+    this.#show(link ? `${text} ` : text);
     if (!link) return;
     const anchor = document.createElement("a");
     anchor.href = address;
@@ -29,14 +58,24 @@ export class Banner {
     this.#banner.append(anchor);
   }
 
-  #every(update) {
+  #farewell(text) {
     clearInterval(this.#timer);
-    update();
-    this.#timer = setInterval(update, 500);
+    if (!this.#banner.firstChild) return;
+    this.#show(text, "", false);
+    this.#timer = setTimeout(() => this.#banner.replaceChildren(), FAREWELL);
   }
 
-  #show(text) {
-    if (this.#banner.textContent !== text) this.#banner.textContent = text;
-    this.#banner.hidden = false;
+  // The banner is empty, never hidden: screen readers read only what changes in an element that was there.
+  #show(words, count = "", trouble = true) {
+    this.#banner.classList.toggle("trouble", trouble);
+    if (this.#words.textContent !== words) this.#words.textContent = words;
+    this.#count.textContent = count;
+    if (!this.#words.isConnected || this.#banner.childElementCount > 2) {
+      this.#banner.replaceChildren(this.#words, this.#count);
+    }
   }
+}
+
+function sentences(problems) {
+  return problems.map(({ message }) => message).join(" ");
 }

@@ -68,17 +68,23 @@ export class Composer {
     this.#changed();
   }
 
-  refused(id, message) {
+  refused(id, message, kind) {
     if (this.unanswered?.id !== id) return;
+    // Its id stays with it: a server that was cut off in the middle may have it nevertheless.
     this.unanswered = null;
-    this.#store({ text: this.#box.value });
     this.#update();
-    this.complain(message);
+    this.complain(message, kind);
   }
 
-  complain(message) {
+  complain(message, kind = "") {
     this.#error.textContent = message;
     this.#error.hidden = !message;
+    this.#error.dataset.kind = kind;
+  }
+
+  // What was complained of because something was down is out of date.
+  recovered() {
+    if (this.#error.dataset.kind === "outage") this.complain("");
   }
 
   configure(limits, models) {
@@ -112,10 +118,8 @@ export class Composer {
     const length = value.length > this.#limit ? [...value].length : value.length;
     const tooLong = length > this.#limit;
     if (tooLong) {
-      this.complain(`This is ${length.toLocaleString("en")} characters; at most ${this.#limit.toLocaleString("en")} fit.`);
-      this.#error.dataset.kind = "length";
+      this.complain(`This is ${length.toLocaleString("en")} characters; at most ${this.#limit.toLocaleString("en")} fit.`, "length");
     } else if (this.#error.dataset.kind === "length") {
-      delete this.#error.dataset.kind;
       this.complain("");
     }
     this.#send.disabled = !value.trim() || tooLong || this.unanswered !== null;

@@ -1,4 +1,5 @@
 // The chat page: frames from the socket to the thread, and what the person does to the socket.
+import { Asked } from "./asked.js";
 import { Banner } from "./banner.js";
 import { Composer, newId } from "./composer.js";
 import { startCopying } from "./copy.js";
@@ -7,10 +8,12 @@ import { Socket } from "./socket.js";
 import { Thread } from "./thread.js";
 import { titleFrom } from "./words.js";
 
+const [SIGNED_OUT, TOO_LARGE, TOO_MANY, TRY_AGAIN_LATER] = [4401, 4413, 4429, 4503]; // close codes
 const { user, login } = document.body.dataset;
 let conversation = document.body.dataset.conversation || null;
 let workers;
 let greeted = false;
+let problems = []; // the server's last word on what is down
 const mine = new Set(); // ids of what was asked here
 
 const live = document.querySelector("#live");
@@ -20,7 +23,8 @@ const say = (text) => (live.textContent = text);
 const banner = new Banner();
 const thread = new Thread();
 const composer = new Composer(user, conversation, ask);
-const socket = new Socket(address, { frame: receive, closed: lost, ended });
+const socket = new Socket(address, { frame: receive, closed: lost, offline, ended });
+const asked = new Asked((frame) => socket.send(frame));
 
 function address() {
   const scheme = location.protocol === "https:" ? "wss" : "ws";
@@ -30,8 +34,8 @@ function address() {
 function ask(frame) {
   mine.add(frame.id);
   thread.toEnd();
+  asked.ask(frame);
   showStop();
-  return socket.send(frame);
 }
 
 function follow(reply) {
@@ -41,10 +45,18 @@ function follow(reply) {
 
 const onFrame = {
   async hello(frame) {
+    if (frame.user !== undefined && frame.user !== user) {
+      // Somebody else signed in with this browser: what stands here isn't theirs.
+      socket.end();
+      ended(SIGNED_OUT);
+      return;
+    }
     workers = frame.workers;
+    problems = [];
     composer.configure(frame.limits, frame.models);
     banner.back();
-    if (composer.unanswered) socket.send(composer.unanswered);
+    composer.recovered();
+    asked.connected();
     const again = greeted;
     greeted = true;
     for (const reply of thread.unfinished()) follow(reply);
@@ -61,6 +73,7 @@ const onFrame = {
 
   queued(frame) {
     if (!conversation && mine.has(frame.client_id)) adopt(frame);
+    asked.answered(frame.client_id);
     composer.accepted(frame.client_id);
     if (frame.conversation !== conversation) return;
     const reply = thread.reply(frame);
@@ -69,15 +82,25 @@ const onFrame = {
     showStop();
   },
 
+  status(frame) {
+    problems = frame.problems ?? [];
+    workers = problems.some(({ code }) => code === "no_worker") ? 0 : undefined;
+    banner.problems(problems);
+    if (!problems.length) composer.recovered();
+  },
+
   error(frame) {
     if (frame.ref === null) return;
-    if (composer.unanswered?.id === frame.ref) composer.refused(frame.ref, frame.message);
-    else {
+    const kind = frame.code === "queue_unavailable" ? "outage" : "";
+    if (asked.has(frame.ref)) {
+      asked.answered(frame.ref);
+      if (composer.unanswered?.id === frame.ref) composer.refused(frame.ref, frame.message, kind);
+      else composer.complain(frame.message, kind);
+      enableButtons();
+    } else {
       const reply = thread.ofJob(frame.ref);
-      if (reply?.isUnfinished) reply.say(frame.message);
-      else if (!reply) composer.complain(frame.message);
+      if (reply?.isUnfinished) reply.notStopped(frame.message);
     }
-    for (const button of document.querySelectorAll(".meta button:disabled")) button.disabled = false;
     showStop();
   },
 };
@@ -127,23 +150,38 @@ function adopt(frame) {
 }
 
 function lost(code, seconds) {
-  if (code === 4413 && composer.unanswered) composer.refused(composer.unanswered.id, "This text is too large to send.");
-  if (code === 4429) banner.ended("Tokenline is open in too many tabs. Close some of them.");
-  else banner.lost(seconds);
+  if (code === TOO_LARGE && composer.unanswered) {
+    asked.answered(composer.unanswered.id);
+    composer.refused(composer.unanswered.id, "This text is too large to send.");
+  }
+  asked.disconnected();
+  if (code === TOO_MANY) banner.ended("Tokenline is open in too many tabs. Close some of them.");
+  else banner.lost(seconds, code === TRY_AGAIN_LATER ? problems : []);
+}
+
+function offline() {
+  asked.disconnected();
+  banner.offline();
 }
 
 function ended(code) {
-  if (code === 4401) banner.ended("You were signed out.", "Sign in", `${login}?next=${encodeURIComponent(location.pathname)}`);
+  asked.forget();
+  if (composer.unanswered) composer.refused(composer.unanswered.id, "Not sent. Your text is kept.");
+  if (code === SIGNED_OUT) banner.ended("You were signed out.", "Sign in", `${login}?next=${encodeURIComponent(location.pathname)}`);
   else banner.ended("There is no such conversation.", "Begin a new one", "/");
 }
 
 function showStop() {
-  stopButton.hidden = !composer.unanswered && thread.unfinished().length === 0;
+  stopButton.hidden = asked.size === 0 && thread.unfinished().length === 0;
+}
+
+function enableButtons() {
+  for (const button of document.querySelectorAll(".meta button:disabled")) button.disabled = false;
 }
 
 stopButton.addEventListener("click", () => {
-  const { unanswered } = composer;
-  if (unanswered && !socket.send({ type: "cancel", id: unanswered.id })) composer.refused(unanswered.id, "Not sent.");
+  for (const id of asked.stop()) composer.refused(id, "Not sent.");
+  if (!asked.size) enableButtons();
   for (const reply of thread.unfinished()) {
     reply.stop();
     socket.send({ type: "cancel", job: reply.job });
@@ -155,7 +193,8 @@ document.querySelector("#thread").addEventListener("click", (event) => {
   const button = event.target.closest(".meta button");
   if (!button) return;
   const { message } = button.closest("article").dataset;
-  button.disabled = ask({ type: button.dataset.ask, id: newId(), message });
+  button.disabled = true;
+  ask({ type: button.dataset.ask, id: newId(), message });
 });
 
 for (const example of document.querySelectorAll("button.example")) {

@@ -66,6 +66,12 @@ export class Reply {
     this.say("");
   }
 
+  // Stopping it was refused: it goes on.
+  notStopped(text) {
+    this.stopping = false;
+    this.say(text);
+  }
+
   queued(frame, workers) {
     this.article.dataset.state = "queued";
     this.say(placeInLine(frame, workers));

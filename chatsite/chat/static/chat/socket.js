@@ -1,10 +1,13 @@
 // One WebSocket that comes back: waits longer after each failure, and wakes when the network or the tab does.
-// Knows frames only as objects; what they mean is others' business.
+// Knows frames only as objects, and `hello` as the first; what they mean is others' business.
 
 const FIRST_DELAY = 500;
 const LONGEST_DELAY = 10_000;
-const SILENCE = 40_000; // the server speaks every 15 s; a browser that went offline keeps its socket "open"
-const FINAL_CODES = [4401, 4404];
+const SILENCE = 25_000; // the server speaks every 15 s; a browser that was cut off keeps its socket "open"
+const OPENING = 15_000; // from a new socket to the server's first frame
+const OFFLINE_DELAY = 3_000; // a server on the same machine is there without a network
+const SIGNED_OUT = 4401;
+const FINAL_CODES = [SIGNED_OUT, 4404];
 
 export class Socket {
   #address;
@@ -16,10 +19,11 @@ export class Socket {
   #greeted = false;
   #ended = false;
 
-  // address() gives the URL of the next try; handlers: frame(object), closed(code, seconds), ended(code)
+  // address() gives the URL of the next try; handlers: frame(object), closed(code, seconds), offline(), ended(code)
   constructor(address, handlers) {
     this.#address = address;
     this.#handlers = handlers;
+    addEventListener("offline", () => this.#offline());
     addEventListener("online", () => this.#renew());
     document.addEventListener("visibilitychange", () => document.hidden || this.#wake());
     addEventListener("pageshow", (event) => event.persisted && this.#renew());
@@ -27,7 +31,7 @@ export class Socket {
     this.#open();
   }
 
-  // Only after the server's first frame: what was asked before it is sent by whoever hears it, and once.
+  // Only after the server's `hello`: what was asked before it is sent by whoever hears it, and once.
   get isOpen() {
     return this.#greeted && this.#socket?.readyState === WebSocket.OPEN;
   }
@@ -48,21 +52,34 @@ export class Socket {
     socket.onmessage = (event) => {
       if (socket !== this.#socket) return;
       this.#heardAt = performance.now();
-      this.#failures = 0;
-      this.#greeted = true;
       let frame;
       try {
         frame = JSON.parse(event.data);
       } catch {
         return;
       }
+      if (frame.type === "hello") {
+        this.#failures = 0;
+        this.#greeted = true;
+      }
       this.#handlers.frame(frame);
     };
     socket.onclose = (event) => socket === this.#socket && this.#lost(event.code);
   }
 
+  // Never again; whoever calls it says why.
+  end() {
+    this.#ended = true;
+    this.#drop();
+  }
+
   #lost(code) {
     this.#socket = null;
+    if (code === SIGNED_OUT && this.#greeted) {
+      // The cookie may have changed meanwhile, with a new password or a new sign-in: ask with the one there is now.
+      this.#open();
+      return;
+    }
     if (FINAL_CODES.includes(code)) {
       this.#ended = true;
       this.#handlers.ended(code);
@@ -78,10 +95,22 @@ export class Socket {
   // A socket that looks open may be dead after the network was away: a new one is sure.
   #renew() {
     if (this.#ended) return;
+    this.#drop();
+    this.#open();
+  }
+
+  #drop() {
+    clearTimeout(this.#timer);
     const old = this.#socket;
     this.#socket = null;
     old?.close();
-    this.#open();
+  }
+
+  #offline() {
+    if (this.#ended) return;
+    this.#drop();
+    this.#timer = setTimeout(() => this.#open(), OFFLINE_DELAY);
+    this.#handlers.offline();
   }
 
   #wake() {
@@ -90,6 +119,9 @@ export class Socket {
   }
 
   #check() {
-    if (this.#socket && performance.now() - this.#heardAt > SILENCE) this.#renew();
+    const patience = this.#greeted ? SILENCE : OPENING;
+    if (!this.#socket || performance.now() - this.#heardAt <= patience) return;
+    this.#handlers.closed(0, 0);
+    this.#renew();
   }
 }
