@@ -9,3 +9,5 @@ urlpatterns = [
     path("", include("generation.urls")),
     path("", include("chatsite.chat.urls")),
 ]
+
+handler500 = "chatsite.chat.views.failed"

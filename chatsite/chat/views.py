@@ -1,10 +1,13 @@
 """The chat's two pages: a new conversation, and one that has begun. Everything live comes over the socket."""
 
+import sys
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
+from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.template.loader import render_to_string
 from django.templatetags.static import static
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
@@ -40,6 +43,13 @@ def conversation(request: HttpRequest, conversation_id: UUID) -> HttpResponse:
 def icon(request: HttpRequest) -> HttpResponse:
     """For pages that name no icon, such as the admin's: browsers ask here for one."""
     return redirect(static("chat/icon.svg"))
+
+
+def failed(request: HttpRequest) -> HttpResponse:
+    """Handler of what a view raised. Where only the database is away the page says so and looks again by itself."""
+    if isinstance(sys.exc_info()[1], (OperationalError, InterfaceError)):
+        return HttpResponse(render_to_string("503.html"), status=503, headers={"Retry-After": "5"})
+    return HttpResponse(render_to_string("500.html"), status=500)
 
 
 def _page(request: HttpRequest, found: Conversation | None, history: list[Entry]) -> HttpResponse:
