@@ -29,10 +29,15 @@ def _program(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """`restart` is a crash and a recovery: every connection is cut."""
+    """`stop` is a crash, every connection is cut; `start` a recovery; `restart` is both."""
 
     port: int
-    restart: Callable[[], None]
+    stop: Callable[[], None]
+    start: Callable[[], None]
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
 
 
 @contextlib.contextmanager
@@ -66,12 +71,20 @@ def cluster(
             with Path(place, "pg_hba.conf").open("a") as access:
                 access.write("host all all samenet scram-sha-256\n")
         options = f"-p {port} -c listen_addresses={address} -k {folder} -c fsync=off"
-        run(pg_ctl, "-D", place, "-o", options, "-w", "start")
+
+        def start() -> None:
+            run(pg_ctl, "-D", place, "-o", options, "-w", "start")
+
+        def stop() -> None:
+            run(pg_ctl, "-D", place, "-m", "immediate", "-w", "stop")
+
+        start()
         try:
             _make_database(address, port, user, password, database)
-            yield Cluster(port, lambda: run(pg_ctl, "-D", place, "-o", options, "-m", "immediate", "-w", "restart"))
+            yield Cluster(port, stop, start)
         finally:
-            run(pg_ctl, "-D", place, "-m", "immediate", "-w", "stop")
+            if Path(place, "postmaster.pid").exists():
+                stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         (folder.parent / f"{folder.name}.log").unlink(missing_ok=True)
