@@ -19,6 +19,9 @@ from generation.models import Job, Worker
 PAUSE_SECONDS = 120.0
 """Longer than any supervisor's pause before it starts a worker again."""
 
+NO_MODEL_STATUS = 78
+"""The exit status of a worker that could load none of its models: EX_CONFIG of sysexits.h."""
+
 # What people are told: the worker's own text may name folders, hosts and accounts. The first that fits counts.
 _KINDS = [
     (r"out ?of ?memory|MemoryError|can't allocate memory", "there is not enough memory for it"),

@@ -308,9 +308,14 @@ def _expire(job: Job, now: datetime) -> None:
 def fail_waiting(
     queue_name: str, model: str, queued_before: datetime, code: str, message_for: Callable[[Any], str], details: str
 ) -> int:
-    """Fail jobs that wait for a model which can't be had; how many. `message_for` is given each one's user."""
+    """Fail jobs that wait for a model which can't be had; how many. `message_for` is given each one's user.
+
+    Those of a paused queue are kept: an operator pauses it to mend something.
+    """
     now = instants.now()
-    with line.changing(queue_name):
+    with line.changing(queue_name) as queue:
+        if queue.paused:
+            return 0
         stuck = line.waiting(queue_name).filter(model=model, queued_at__lte=queued_before).select_related("user")
         return sum(
             _fail(job, now, error_code=code, error_message=message_for(job.user), error_traceback=details)

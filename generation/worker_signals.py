@@ -13,10 +13,8 @@ from typing import Any, NoReturn
 from celery.signals import worker_init, worker_ready, worker_shutdown, worker_shutting_down
 
 from generation import conf
+from generation.availability import NO_MODEL_STATUS
 from generation.worker import NoModelLoaded, WorkerProcess
-
-NO_MODEL_STATUS = 78
-"""The exit status of a worker that could load none of its models: EX_CONFIG of sysexits.h."""
 
 _process: WorkerProcess | None = None
 

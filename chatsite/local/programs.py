@@ -9,6 +9,7 @@ from chatsite.local.folder import VarFolder
 from chatsite.local.ports import LOOPBACK
 from chatsite.local.supervisor import Program
 from generation import conf
+from generation.availability import NO_MODEL_STATUS
 
 FLOWER_USER = "admin"
 
@@ -49,6 +50,7 @@ def _worker(name: str, queue: str, concurrency: int) -> Program:
             *("-c", str(concurrency), "-n", f"{queue}@%h", "--without-mingle", "--without-gossip", "-E", "-l", "INFO"),
         ),
         grace_seconds=15.0,
+        meanings={NO_MODEL_STATUS: f"can load no model of queue {queue}; why stands above"},
     )
 
 

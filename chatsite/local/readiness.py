@@ -1,4 +1,4 @@
-"""Watches the site's own health page in a thread until it says ready."""
+"""Watches the site's own health page in a thread until prompts are answered, if not to each model."""
 
 import json
 import threading
@@ -9,35 +9,44 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 POLL_SECONDS = 0.3
-REPEAT_SECONDS = 10.0
+FIRST_REPEAT_SECONDS = 10.0
+LONGEST_REPEAT_SECONDS = 60.0
 TIMEOUT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    ready: bool
+    """`usable` without being ready: a model can't be had, as the reasons say, and another one answers."""
+
+    usable: bool
     reasons: tuple[str, ...]
 
 
 def watch(address: str, tell: Callable[[Readiness], None]) -> threading.Thread:
-    """Call `tell` with each new answer, and with an old one every ten seconds, until one is ready."""
+    """Call `tell` with each new answer, and with an old one again more and more rarely, until one is usable."""
     thread = threading.Thread(target=_watch, args=(address, tell), name="readiness", daemon=True)
     thread.start()
     return thread
 
 
 def _watch(address: str, tell: Callable[[Readiness], None]) -> None:
-    last: Readiness | None = None
-    told_at = 0.0
+    # A worker that fails and is started again goes through the same answers each time.
+    told: dict[Readiness, float] = {}
+    repeat = FIRST_REPEAT_SECONDS
     pause = threading.Event()
-    while last is None or not last.ready:
+    while True:
         answer = ask(address)
-        if answer != last or time.monotonic() - told_at > REPEAT_SECONDS:
+        now = time.monotonic()
+        if answer not in told:
             tell(answer)
-            told_at = time.monotonic()
-        last = answer
-        if not answer.ready:
-            pause.wait(POLL_SECONDS)
+            told[answer] = now
+        elif now - told[answer] > repeat:
+            tell(answer)
+            told[answer] = now
+            repeat = min(LONGEST_REPEAT_SECONDS, 2 * repeat)
+        if answer.usable:
+            return
+        pause.wait(POLL_SECONDS)
 
 
 def ask(address: str) -> Readiness:
@@ -53,6 +62,6 @@ def ask(address: str) -> Readiness:
         return Readiness(False, ("the web process doesn't answer yet",))
     try:
         found = json.loads(body)
-        return Readiness(bool(found["ready"]), tuple(map(str, found["reasons"])))
+        return Readiness(bool(found["ready"] or found.get("usable")), tuple(map(str, found["reasons"])))
     except (ValueError, KeyError, TypeError):
         return Readiness(False, ("the health page shows an error",))

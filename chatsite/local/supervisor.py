@@ -20,7 +20,9 @@ from chatsite.local.folder import VarFolder
 from chatsite.local.output import Output
 
 FIRST_DELAY_SECONDS = 0.5
-MAX_DELAY_SECONDS = 10.0
+MAX_DELAY_SECONDS = 60.0
+MAX_DELAY_AFTER_A_SIGNAL_SECONDS = 10.0
+"""What was killed from outside has most likely no fault of its own."""
 STEADY_SECONDS = 30.0
 """A process that lived this long starts its delays anew."""
 OUTPUT_SECONDS = 2.0
@@ -28,12 +30,17 @@ OUTPUT_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """`environ` is added to this process's own. `grace_seconds`: from SIGTERM to SIGKILL."""
+    """`environ` is added to this process's own. `grace_seconds`: from SIGTERM to SIGKILL.
+
+    `meanings` says what an exit status tells. It is the program's own verdict, so that no run counts as a good one,
+    however long it took.
+    """
 
     name: str
     argv: tuple[str, ...]
     grace_seconds: float = 10.0
     environ: Mapping[str, str] = field(default_factory=dict)
+    meanings: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -154,12 +161,14 @@ class Supervisor:
             return
         del self._running[program.name]
         _kill_session(running.process.pid)
-        if time.monotonic() - running.started > STEADY_SECONDS:
+        status = running.process.returncode
+        if time.monotonic() - running.started > STEADY_SECONDS and status not in program.meanings:
             self._failures.pop(program.name, None)
         failures = self._failures[program.name] = self._failures.get(program.name, 0) + 1
-        delay = min(MAX_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2 ** (failures - 1))
+        delay = delay_before_restart(failures, status)
         self._due[program.name] = (time.monotonic() + delay, program)
-        self._output.tell(f"{program.name} {_how(running.process.returncode)}; starting it again in {delay:g} s")
+        how = program.meanings.get(status) or _how(status)
+        self._output.tell(f"{program.name} {how}; starting it again in {delay:g} s")
 
     def _restart_what_is_due(self, on_restart: Callable[[list[str]], None]) -> None:
         now = time.monotonic()
@@ -196,6 +205,12 @@ class Supervisor:
 
     def _rank(self, name: str) -> int:
         return self._order.index(name)
+
+
+def delay_before_restart(failures: int, status: int) -> float:
+    """Seconds before the restart after so many failures in a row, the last with this status (negative: a signal)."""
+    longest = MAX_DELAY_SECONDS if status >= 0 else MAX_DELAY_AFTER_A_SIGNAL_SECONDS
+    return float(min(longest, FIRST_DELAY_SECONDS * 2 ** min(failures - 1, 10)))
 
 
 def _kill_session(pid: int) -> None:

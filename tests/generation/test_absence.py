@@ -228,6 +228,16 @@ def test_a_job_is_not_failed_that_a_worker_has_claimed_meanwhile() -> None:
     assert state_of(job) == State.RUNNING
 
 
+def test_a_paused_queue_keeps_its_jobs_while_the_operator_mends_the_model(process: AbsentModels, clock: Clock) -> None:
+    make_worker(models=FAILED)
+    job = make_job(model="broken")
+    queue.pause("gpu")
+    assert pass_time(process, clock, 2 * LEASE) == 0
+    queue.resume("gpu")
+    assert pass_time(process, clock, 1) == 1
+    assert state_of(job) == State.FAILED
+
+
 def test_the_rest_of_a_long_line_is_failed_at_the_next_tick(process: AbsentModels, clock: Clock) -> None:
     make_worker(models=FAILED)
     for place in range(queue.MAX_FAILED_AT_ONCE + 5):

@@ -142,6 +142,22 @@ def test_it_refuses_a_model_that_failed_to_load_on_every_live_worker() -> None:
 
 
 @pytest.mark.django_db
+def test_it_tells_people_the_kind_of_a_loading_error_and_staff_the_whole() -> None:
+    make_worker(
+        models=[{"name": "mock", "state": "failed", "error": "FileNotFoundError: there is no file /secret.gguf"}]
+    )
+    assert refusal().message == "The model mock could not be loaded: its files are missing."
+    operator = person("operator")
+    operator.is_staff = True
+    operator.save()
+    told = refusal("operator").message
+    assert told == (
+        "The model mock could not be loaded on worker celery@one on one: "
+        "FileNotFoundError: there is no file /secret.gguf."
+    )
+
+
+@pytest.mark.django_db
 def test_it_counts_waiting_and_running_prompts_of_a_person(settings: Any) -> None:
     settings.GENERATION_MAX_JOBS_PER_USER = 2
     worker = make_worker()

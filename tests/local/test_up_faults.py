@@ -103,10 +103,16 @@ def test_it_runs_one_worker_for_each_queue(start_site: Callable[..., Site]) -> N
 
 
 def test_it_goes_on_and_says_why_when_no_model_can_be_loaded(tmp_path: Path) -> None:
+    """It pauses longer and longer, and prints a traceback once, not at each start."""
     site = Site(tmp_path, "--no-flower", GENERATION_MODELS=f"broken={tmp_path / 'nothing-here'}").launch()
     try:
         site.lines.wait_for(lambda line: line.startswith("worker") and "there is no folder" in line)
         site.lines.wait_for(lambda line: line.startswith("up") and "model broken failed to load" in line)
+        for seconds in (0.5, 1, 2):
+            site.lines.wait_for(
+                f"worker can load no model of queue gpu; why stands above; starting it again in {seconds}"
+            )
+        assert site.lines.text.count("Traceback") == 1
         assert not (site.var / "up.json").exists()
     finally:
         assert site.stop() == 0
