@@ -51,9 +51,9 @@ def one_worker(folder: Path, *, seed: int, lease_seconds: int, rate: int, away_s
 
 @contextlib.contextmanager
 def built_in_model(folder: Path, *, seed: int, lease_seconds: int, rate: int, away_seconds: float) -> Iterator[Target]:
-    """A real model: its replies are computed first, by another process."""
+    """A real model in fp32: its replies are computed first, by another process."""
     replies = scripts.model(seed)
-    site = _site(folder, lease_seconds, CONCURRENCY, GENERATION_MODELS="smollm2=builtin:smollm2-135m")
+    site = _site(folder, lease_seconds, CONCURRENCY, GENERATION_MODELS="smollm2=builtin:smollm2-135m?dtype=float32")
     with _running(site, folder):
         yield Target(site, lease_seconds, away_seconds, model=replies, obeys=False)
 
