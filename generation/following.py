@@ -23,6 +23,15 @@ logger = logging.getLogger(__name__)
 
 MAX_FOLLOWED = 200
 
+_unknown_kinds: set[str] = set()
+
+
+def _warn_of(kind: str) -> None:
+    """Once: during an upgrade a newer worker may send such a message with every token, to every socket."""
+    if kind not in _unknown_kinds:
+        _unknown_kinds.add(kind)
+        logger.warning("group messages of the unknown type %r are ignored", kind)
+
 
 class FollowingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     sign_in: SignIn
@@ -84,7 +93,7 @@ class FollowingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         elif self._closed:
             return
         elif not await self.group_message(message):
-            logger.warning("a group message of the unknown type %r was ignored", kind)
+            _warn_of(kind)
 
     async def group_message(self, message: dict[str, Any]) -> bool:
         """Handle a message of a group this socket joined; whether its type is known."""

@@ -95,3 +95,4 @@ def test_two_versions_side_by_side_lose_nothing(site: Site, next_version: Versio
         for socket in (here[0], there[0]):
             check_whole(site, socket, socket.prompt(TEXT, params={"max_new_tokens": 9})["job"], TEXT, 9)
     assert "Traceback" not in site.lines.text + next_version.text
+    assert site.lines.text.count("'job.speed'") == 1, "what is unknown is said once"
