@@ -1,5 +1,7 @@
 """A broker that soon delivers again, a site that cancels what nobody reads: each prompt runs once, or stops once."""
 
+import os
+import signal
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -82,6 +84,13 @@ def test_what_somebody_reads_is_not_stopped_by_an_outage(site: Site) -> None:
     with person.socket() as socket:
         job = socket.prompt("somebody reads", params={"max_new_tokens": 500})["job"]
         socket.until("token", job=job)
-        with frozen_redis(site):
-            threading.Event().wait(3 * GRACE_SECONDS)
+        web = site.up["pids"]["web"]
+        os.kill(web, signal.SIGSTOP)
+        try:
+            with frozen_redis(site):
+                threading.Event().wait(2 * GRACE_SECONDS)
+            # Now the worker looks who has left, and the web process hasn't noted anybody yet.
+            threading.Event().wait(2 * GRACE_SECONDS)
+        finally:
+            os.kill(web, signal.SIGCONT)
         check_whole(site, socket, job, "somebody reads", 500)
