@@ -78,7 +78,7 @@ class EpochWatch:
                         message = pubsub.get_message(ignore_subscribe_messages=True, timeout=1)
                         if message:
                             self._take(msgpack.unpackb(message["data"]))
-            except redis.RedisError:
+            except (redis.RedisError, FileNotFoundError):
                 time.sleep(0.2)
 
     def _take(self, message: dict[str, Any]) -> None:

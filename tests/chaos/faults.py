@@ -100,7 +100,7 @@ async def lose_redis_file(target: Target) -> None:
     async with _not_restarted(target):
         _signal(target.pid("redis"), signal.SIGKILL)
         await asyncio.sleep(0.5)
-        shutil.rmtree(target.site.var / "redis" / "appendonlydir")
+        shutil.rmtree(target.site.var / "redis" / "appendonlydir", ignore_errors=True)
 
 
 async def kill_redis_twice(target: Target) -> None:
