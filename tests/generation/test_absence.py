@@ -187,6 +187,18 @@ def test_a_worker_that_ended_for_want_of_a_model_counts_until_it_is_started_agai
     assert state_of(job) == State.FAILED
 
 
+def test_a_worker_that_could_load_the_model_after_all_outweighs_its_start_before(
+    process: AbsentModels, clock: Clock
+) -> None:
+    """Then somebody stopped it: now there is merely no worker."""
+    make_worker(models=[FAILED[1]], stopped_at=timezone.now())
+    mended = [{"name": "broken", "state": "ready", "error": ""}]
+    make_worker(models=mended, stopped_at=timezone.now())
+    job = make_job(model="broken")
+    assert pass_time(process, clock, 2 * LEASE) == 0
+    assert state_of(job) == State.QUEUED
+
+
 def test_a_worker_that_failed_and_ended_long_ago_says_nothing(process: AbsentModels, clock: Clock) -> None:
     long_ago = timezone.now() - timedelta(hours=1)
     make_worker(models=[FAILED[1]], stopped_at=long_ago, last_seen_at=long_ago)
