@@ -96,7 +96,7 @@ class Outages:
         now = time.monotonic()
         if DATABASE in problems:
             self._database_away_at = now
-        elif now - self._database_away_at < 2 * conf.lease_refresh_seconds():
+        elif now - self._database_away_at < conf.lease_seconds():
             return ()  # workers couldn't write that they are there
         return problems
 

@@ -1,0 +1,78 @@
+"""What a socket is told of outages: when it is opened into one, and when one begins and ends."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from generation.outages import Outages
+from tests.chat.sockets import open_socket, people, rows
+from tests.generation.rows import make_worker
+from tests.site import Site
+
+
+@pytest.fixture(scope="module")
+def shaken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    site = Site(tmp_path_factory.mktemp("shaken"), "--no-flower")
+    try:
+        yield site.start()
+    finally:
+        site.stop()
+
+
+def test_a_socket_is_told_what_is_down_and_that_it_is_over(shaken: Site) -> None:
+    (ada,) = people(shaken)
+    with ada.socket() as socket, redis.Redis.from_url(shaken.up["redis_url"]) as client:
+        client.config_set("maxmemory", "1")
+        try:
+            (problem,) = socket.until("status")["problems"]
+            assert problem["code"] == "redis_full"
+            with ada.socket() as late:
+                assert late.until("status")["problems"] == [problem]
+        finally:
+            client.config_set("maxmemory", "0")
+        assert socket.until("status")["problems"] == []
+
+
+def test_a_socket_that_cannot_be_served_says_why_and_closes(shaken: Site) -> None:
+    """It failed in the handshake, as if nobody were there."""
+    (ada,) = people(shaken)
+    supervisor, before = shaken.process.pid if shaken.process else 0, shaken.lines.count
+    with ada.socket() as witness:
+        os.kill(supervisor, signal.SIGSTOP)  # so that Redis isn't started again
+        try:
+            os.kill(shaken.up["pids"]["redis"], signal.SIGKILL)
+            assert witness.until("status")["problems"][0]["code"] == "redis"
+            with open_socket(shaken, **ada.headers) as socket:
+                assert socket.next()["problems"][0]["code"] == "redis"
+                assert socket.close_code() == 4503
+        finally:
+            os.kill(supervisor, signal.SIGCONT)
+    shaken.lines.wait_for("started again: redis", after=before)
+
+
+def test_hello_says_whose_socket_it_is(site: Site) -> None:
+    """A page whose browser signed somebody else in must not ask in that person's name."""
+    (ada,) = people(site)
+    with ada.socket() as socket:
+        assert [(int(socket.hello["user"]),)] == rows(site, "SELECT id FROM auth_user WHERE username = ?", ada.name)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_it_names_the_models_that_have_no_worker(settings: object) -> None:
+    settings.GENERATION_MODELS = "one=mock:?queue=a two=mock:?queue=b three=mock:?queue=b"  # type: ignore[attr-defined]
+    make_worker(queue="a")
+    make_worker(queue="b", draining=True)
+
+    async def look() -> list[tuple[str, str]]:
+        outages = Outages()
+        assert await outages.look()
+        assert not await outages.look(), "nothing changed"
+        await outages.close()
+        return [(problem.code, problem.message) for problem in outages.problems]
+
+    (found,) = asyncio.run(look())
+    assert found == ("no_worker", "No worker is running for two, three. Messages wait in line until one is.")
