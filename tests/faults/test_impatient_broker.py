@@ -10,12 +10,14 @@ from uuid import UUID
 import pytest
 import redis
 
+from generation import watching
 from generation.delivery import stream
 from tests.chat.sockets import people, rows, wait_for_rows
 from tests.faults.conftest import ENVIRONMENT
 from tests.faults.outages import frozen_redis
 from tests.faults.replies import check_whole
 from tests.faults.test_cancels import control_messages
+from tests.generation.workers import wait_until
 from tests.site import Site
 
 CONCURRENCY = 10
@@ -82,8 +84,9 @@ def test_a_hundred_ends_stop_nothing_and_ten_readers_that_leave_stop_ten(site: S
 def test_what_somebody_reads_is_not_stopped_by_an_outage(site: Site) -> None:
     (person,) = people(site)
     with person.socket() as socket:
-        job = socket.prompt("somebody reads", params={"max_new_tokens": 500})["job"]
-        socket.until("token", job=job)
+        job = socket.prompt("somebody reads", params={"max_new_tokens": 900})["job"]
+        with redis.Redis.from_url(site.up["redis_url"]) as client:
+            wait_until(lambda: client.hexists(watching.WATCHED_KEY, job))
         web = site.up["pids"]["web"]
         os.kill(web, signal.SIGSTOP)
         try:
@@ -93,4 +96,4 @@ def test_what_somebody_reads_is_not_stopped_by_an_outage(site: Site) -> None:
             threading.Event().wait(2 * GRACE_SECONDS)
         finally:
             os.kill(web, signal.SIGCONT)
-        check_whole(site, socket, job, "somebody reads", 500)
+        check_whole(site, socket, job, "somebody reads", 900)
