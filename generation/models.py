@@ -141,6 +141,8 @@ class Job(models.Model):
             models.Index(fields=["-created_at"], name="job_newest"),
             models.Index(fields=["user", "-created_at"], name="job_user_newest"),
             models.Index(fields=["queue", "state"], name="job_queue_state"),
+            # How long the latest replies took, for the forecast of the wait.
+            models.Index(fields=["queue", "-ended_at"], name="job_queue_latest"),
         ]
 
     def __str__(self) -> str:

@@ -7,7 +7,6 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
@@ -16,76 +15,161 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name='Queue',
+            name="Queue",
             fields=[
-                ('name', models.CharField(max_length=64, primary_key=True, serialize=False)),
-                ('paused', models.BooleanField(default=False)),
-                ('max_size', models.PositiveIntegerField(blank=True, help_text="empty: the setting's value", null=True)),
-                ('max_wait_seconds', models.FloatField(blank=True, help_text="empty: the setting's value", null=True)),
-                ('virtual_time', models.BigIntegerField(default=0, editable=False)),
+                ("name", models.CharField(max_length=64, primary_key=True, serialize=False)),
+                ("paused", models.BooleanField(default=False)),
+                (
+                    "max_size",
+                    models.PositiveIntegerField(blank=True, help_text="empty: the setting's value", null=True),
+                ),
+                ("max_wait_seconds", models.FloatField(blank=True, help_text="empty: the setting's value", null=True)),
+                ("virtual_time", models.BigIntegerField(default=0, editable=False)),
             ],
         ),
         migrations.CreateModel(
-            name='Worker',
+            name="Worker",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('queue', models.CharField(max_length=64)),
-                ('hostname', models.CharField(help_text="Celery's node name", max_length=255)),
-                ('host', models.CharField(max_length=255)),
-                ('boot_id', models.CharField(max_length=64)),
-                ('pid_namespace', models.CharField(max_length=64)),
-                ('pid', models.PositiveIntegerField()),
-                ('pid_started', models.BigIntegerField(help_text='start time of the pid, in clock ticks since boot')),
-                ('redis_id', models.CharField(blank=True, help_text='the random id kept in the Redis it uses', max_length=36)),
-                ('slots', models.PositiveIntegerField(default=0)),
-                ('busy', models.PositiveIntegerField(default=0)),
-                ('draining', models.BooleanField(default=False)),
-                ('started_at', models.DateTimeField()),
-                ('last_seen_at', models.DateTimeField(db_index=True)),
-                ('stopped_at', models.DateTimeField(blank=True, null=True)),
-                ('models', models.JSONField(default=list, help_text='[{name, state, error}]; state: loading, ready, failed')),
+                ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                ("queue", models.CharField(max_length=64)),
+                ("hostname", models.CharField(help_text="Celery's node name", max_length=255)),
+                ("host", models.CharField(max_length=255)),
+                ("boot_id", models.CharField(max_length=64)),
+                ("pid_namespace", models.CharField(max_length=64)),
+                ("pid", models.PositiveIntegerField()),
+                ("pid_started", models.BigIntegerField(help_text="start time of the pid, in clock ticks since boot")),
+                (
+                    "redis_id",
+                    models.CharField(blank=True, help_text="the random id kept in the Redis it uses", max_length=36),
+                ),
+                ("slots", models.PositiveIntegerField(default=0)),
+                ("busy", models.PositiveIntegerField(default=0)),
+                ("draining", models.BooleanField(default=False)),
+                ("started_at", models.DateTimeField()),
+                ("last_seen_at", models.DateTimeField(db_index=True)),
+                ("stopped_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "models",
+                    models.JSONField(default=list, help_text="[{name, state, error}]; state: loading, ready, failed"),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Job',
+            name="Job",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('model', models.CharField(max_length=100)),
-                ('messages', models.JSONField(help_text="[{role, content}], the prompt as the model's template gets it")),
-                ('params', models.JSONField(default=dict)),
-                ('client_id', models.UUIDField(blank=True, help_text="the browser's id of this prompt", null=True)),
-                ('state', models.CharField(choices=[('queued', 'queued'), ('running', 'running'), ('finished', 'finished'), ('failed', 'failed'), ('cancelled', 'cancelled'), ('expired', 'expired')], default='queued', max_length=10)),
-                ('priority', models.SmallIntegerField(choices=[(-1, 'batch'), (0, 'normal'), (1, 'staff')], default=0)),
-                ('arrival', models.BigIntegerField()),
-                ('order_key', models.BigIntegerField()),
-                ('epoch', models.PositiveIntegerField(default=0, help_text='raised by each claim, never reset')),
-                ('attempt', models.PositiveIntegerField(default=0, help_text='claims without progress')),
-                ('task_id', models.CharField(blank=True, help_text="Celery's id of the task that runs it", max_length=36)),
-                ('text', models.TextField(blank=True)),
-                ('origin', models.PositiveIntegerField(default=0, help_text="the epoch that wrote the stream's first entry")),
-                ('discarded_origin', models.PositiveIntegerField(default=0, help_text='a stream of this origin or an older one was given up by a requeue')),
-                ('last_seq', models.PositiveIntegerField(default=0)),
-                ('finish_reason', models.CharField(blank=True, max_length=20)),
-                ('prompt_tokens', models.PositiveIntegerField(default=0)),
-                ('completion_tokens', models.PositiveIntegerField(default=0)),
-                ('cached_tokens', models.PositiveIntegerField(default=0)),
-                ('timings', models.JSONField(blank=True, default=dict, help_text='seconds: queue, prefill, first_token, total')),
-                ('error_code', models.CharField(blank=True, max_length=32)),
-                ('error_message', models.TextField(blank=True, help_text='for people')),
-                ('error_traceback', models.TextField(blank=True, help_text='for staff')),
-                ('created_at', models.DateTimeField(help_text='submitted')),
-                ('queued_at', models.DateTimeField(help_text='last put in line')),
-                ('first_started_at', models.DateTimeField(blank=True, null=True)),
-                ('started_at', models.DateTimeField(blank=True, help_text='last claimed', null=True)),
-                ('cancel_requested_at', models.DateTimeField(blank=True, null=True)),
-                ('ended_at', models.DateTimeField(blank=True, null=True)),
-                ('user', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='jobs', to=settings.AUTH_USER_MODEL)),
-                ('queue', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='jobs', to='generation.queue')),
-                ('worker', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='jobs', to='generation.worker')),
+                ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                ("model", models.CharField(max_length=100)),
+                (
+                    "messages",
+                    models.JSONField(help_text="[{role, content}], the prompt as the model's template gets it"),
+                ),
+                ("params", models.JSONField(default=dict)),
+                ("client_id", models.UUIDField(blank=True, help_text="the browser's id of this prompt", null=True)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("queued", "queued"),
+                            ("running", "running"),
+                            ("finished", "finished"),
+                            ("failed", "failed"),
+                            ("cancelled", "cancelled"),
+                            ("expired", "expired"),
+                        ],
+                        default="queued",
+                        max_length=10,
+                    ),
+                ),
+                ("priority", models.SmallIntegerField(choices=[(-1, "batch"), (0, "normal"), (1, "staff")], default=0)),
+                ("arrival", models.BigIntegerField()),
+                ("order_key", models.BigIntegerField()),
+                ("epoch", models.PositiveIntegerField(default=0, help_text="raised by each claim, never reset")),
+                ("attempt", models.PositiveIntegerField(default=0, help_text="claims without progress")),
+                (
+                    "task_id",
+                    models.CharField(blank=True, help_text="Celery's id of the task that runs it", max_length=36),
+                ),
+                ("text", models.TextField(blank=True)),
+                (
+                    "origin",
+                    models.PositiveIntegerField(default=0, help_text="the epoch that wrote the stream's first entry"),
+                ),
+                (
+                    "discarded_origin",
+                    models.PositiveIntegerField(
+                        default=0, help_text="a stream of this origin or an older one was given up by a requeue"
+                    ),
+                ),
+                ("last_seq", models.PositiveIntegerField(default=0)),
+                ("finish_reason", models.CharField(blank=True, max_length=20)),
+                ("prompt_tokens", models.PositiveIntegerField(default=0)),
+                ("completion_tokens", models.PositiveIntegerField(default=0)),
+                ("cached_tokens", models.PositiveIntegerField(default=0)),
+                (
+                    "timings",
+                    models.JSONField(blank=True, default=dict, help_text="seconds: queue, prefill, first_token, total"),
+                ),
+                ("error_code", models.CharField(blank=True, max_length=32)),
+                ("error_message", models.TextField(blank=True, help_text="for people")),
+                ("error_traceback", models.TextField(blank=True, help_text="for staff")),
+                ("created_at", models.DateTimeField(help_text="submitted")),
+                ("queued_at", models.DateTimeField(help_text="last put in line")),
+                ("first_started_at", models.DateTimeField(blank=True, null=True)),
+                ("started_at", models.DateTimeField(blank=True, help_text="last claimed", null=True)),
+                ("cancel_requested_at", models.DateTimeField(blank=True, null=True)),
+                ("ended_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="jobs",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "queue",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="jobs",
+                        to="generation.queue",
+                    ),
+                ),
+                (
+                    "worker",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="jobs",
+                        to="generation.worker",
+                    ),
+                ),
             ],
             options={
-                'indexes': [models.Index(condition=models.Q(('state', 'queued')), fields=['queue', 'model', 'order_key', 'arrival'], name='job_line'), models.Index(condition=models.Q(('state', 'queued')), fields=['queue', 'order_key', 'arrival'], name='job_positions'), models.Index(fields=['user', 'queue', 'state'], name='job_user_state'), models.Index(condition=models.Q(('state', 'running')), fields=['worker'], name='job_running_worker'), models.Index(fields=['-created_at'], name='job_newest'), models.Index(fields=['user', '-created_at'], name='job_user_newest'), models.Index(fields=['queue', 'state'], name='job_queue_state')],
-                'constraints': [models.UniqueConstraint(fields=('user', 'client_id'), name='job_client_id_once_per_user')],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("state", "queued")),
+                        fields=["queue", "model", "order_key", "arrival"],
+                        name="job_line",
+                    ),
+                    models.Index(
+                        condition=models.Q(("state", "queued")),
+                        fields=["queue", "order_key", "arrival"],
+                        name="job_positions",
+                    ),
+                    models.Index(fields=["user", "queue", "state"], name="job_user_state"),
+                    models.Index(
+                        condition=models.Q(("state", "running")), fields=["worker"], name="job_running_worker"
+                    ),
+                    models.Index(fields=["-created_at"], name="job_newest"),
+                    models.Index(fields=["user", "-created_at"], name="job_user_newest"),
+                    models.Index(fields=["queue", "state"], name="job_queue_state"),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(fields=("user", "client_id"), name="job_client_id_once_per_user")
+                ],
             },
         ),
     ]
