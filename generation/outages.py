@@ -92,7 +92,8 @@ class Outages:
         done, _ = await asyncio.wait({self._database}, timeout=PATIENCE_SECONDS)
         problems: tuple[Problem, ...] = (DATABASE,)
         if done:
-            problems, self._database = self._database.result(), None
+            answered, self._database = self._database, None
+            problems = answered.result()
         now = time.monotonic()
         if DATABASE in problems:
             self._database_away_at = now

@@ -13,12 +13,11 @@ from collections.abc import Awaitable, Iterable
 from typing import Protocol
 from uuid import UUID
 
-from generation import line, reaper, watching
+from generation import reaper, watching
 from generation.absence import AbsentModels
 from generation.delivery import stream
 from generation.delivery.reader import JobReader
-from generation.delivery.rows import JobRow, in_database, job_rows
-from generation.models import Queue
+from generation.delivery.rows import JobRow, in_database, job_rows, places
 from generation.outages import Outages, Problem
 from generation.sessions import SignIn, ended
 
@@ -104,7 +103,12 @@ class Hub:
             while self._sockets:
                 await asyncio.sleep(TICK_SECONDS)
                 await _each(socket.tick() for socket in list(self._sockets))
-                if await outages.look():
+                try:
+                    changed = await outages.look()
+                except Exception:
+                    logger.exception("what is down could not be found out")  # heartbeats go on
+                    continue
+                if changed:
                     self.problems = outages.problems
                     await _each(socket.tell_problems(self.problems) for socket in list(self._sockets))
         finally:
@@ -125,16 +129,14 @@ class Hub:
         for first in range(0, len(ids), ROWS_PER_QUERY):
             rows |= await in_database(job_rows, ids[first : first + ROWS_PER_QUERY])
         tails = await self._tails([job_id for job_id, row in rows.items() if row.epoch])
-        places = await in_database(_places, {row.queue_id for row in rows.values() if row.state == "queued"})
+        lines = await in_database(places, {row.queue_id for row in rows.values() if row.state == "queued"})
         for reader in readers:
             row = rows.get(reader.job_id)
             if row is None:
                 continue
             await _each([reader.check(row, *tails.get(reader.job_id, (0, 0)))])
-            if row.state == "queued" and (found := places.get(row.queue_id)):
-                positions, paused = found
-                if reader.job_id in positions:
-                    await _each([reader.place(positions[reader.job_id], len(positions), paused)])
+            if row.state == "queued" and (place := lines[row.queue_id].get(reader.job_id)):
+                await _each([reader.place(place)])
 
     async def _tails(self, job_ids: list[UUID]) -> dict[UUID, tuple[int, int]]:
         """(newest seq, origin) of each stream."""
@@ -171,11 +173,6 @@ async def _each(calls: Iterable[Awaitable[None]]) -> None:
     for result in await asyncio.gather(*calls, return_exceptions=True):
         if isinstance(result, Exception):
             logger.warning("a reader was left for the next tick: %r", result)
-
-
-def _places(queue_names: set[str]) -> dict[str, tuple[dict[UUID, int], bool]]:
-    paused = dict(Queue.objects.filter(pk__in=queue_names).values_list("pk", "paused"))
-    return {name: (line.positions(name), paused.get(name, False)) for name in queue_names}
 
 
 _hubs: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Hub]" = weakref.WeakKeyDictionary()
