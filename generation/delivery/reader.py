@@ -14,7 +14,7 @@ from uuid import UUID
 import redis
 
 from generation.delivery import stream
-from generation.delivery.rows import JobRow, read_row
+from generation.delivery.rows import JobRow, Place, SaidPlace, read_row
 
 Frame = dict[str, Any]
 
@@ -53,7 +53,7 @@ class JobReader:
         self._announced_epoch = 0
         # From the first moment on: a message may come before `start`.
         self._owes_queued = announce_queued
-        self._place: tuple[int, int, bool] | None = None
+        self._place: SaidPlace | None = None
         self._final_since: float | None = None
         self._lock = asyncio.Lock()
 
@@ -113,13 +113,12 @@ class JobReader:
             elif newest_seq > self.seq or (newest_seq and origin != self.origin):
                 await self._fill()
 
-    async def place(self, position: int, size: int, paused: bool) -> None:
+    async def place(self, place: Place) -> None:
         """Where the job stands in line now; sent only if it changed."""
         async with self._lock:
-            if self.row is not None and self.row.state == "queued" and not self.ended:
-                place = (position, size, paused)
-                if place != self._place:
-                    await self._emit_queued(self.row, place)
+            waits = self.row is not None and self.row.state == "queued" and not self.ended
+            if waits and (self._place is None or self._place.is_news(place)):
+                await self._emit_queued(place)
 
     async def _take_row(self, row: JobRow) -> None:
         if self.row is not None and row.epoch < self.row.epoch:
@@ -129,9 +128,9 @@ class JobReader:
             self._final_since = None
         never_started = row.is_final and not row.epoch
         if never_started and self._place is None:
-            await self._emit_queued(row, (1, 1, False))
+            await self._emit_queued(Place(1, 1))
         if row.state == "queued":
-            await self._emit_queued(row, await row.place())
+            await self._emit_queued(await row.place())
         elif row.state == "running":
             await self._announce(row)
             await self._fill()
@@ -228,7 +227,7 @@ class JobReader:
         if row.epoch > self._announced_epoch:
             if self._owes_queued:
                 # Whoever asked learns the job's id by it; what comes before it would be nobody's.
-                await self._emit_queued(row, (1, 1, False))
+                await self._emit_queued(Place(1, 1))
             origin = row.origin or await self._origin_under(row.epoch)
             self._announced_epoch = row.epoch
             self._place = None
@@ -245,17 +244,16 @@ class JobReader:
             return 0
         return int(owner[1] or 0) if int(owner[0] or 0) == epoch else 0
 
-    async def _emit_queued(self, row: JobRow, place: tuple[int, int, bool]) -> None:
-        self._place = place
+    async def _emit_queued(self, place: Place) -> None:
+        self._place = SaidPlace(place, time.monotonic())
         self._owes_queued = False
-        position, size, paused = place
         await self._emit(
             {
                 "type": "queued",
-                "position": position,
-                "queue_size": size,
-                "eta_seconds": None,
-                "paused": paused,
+                "position": place.position,
+                "queue_size": place.size,
+                "eta_seconds": place.eta_seconds,
+                "paused": place.paused,
             }
         )
 

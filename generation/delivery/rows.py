@@ -4,6 +4,7 @@ Database calls of the web's sockets run in threads of their own, few and bounded
 sockets nor opens a connection for each.
 """
 
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,10 +13,13 @@ from uuid import UUID
 
 from channels.db import DatabaseSyncToAsync
 
-from generation import line
+from generation import estimates, line
 from generation.models import Job, Queue
 
 T = TypeVar("T")
+
+NEWS_SECONDS, NEWS_SHARE = 5.0, 0.25
+"""By how much a forecast of the wait must have changed to be sent again."""
 
 _threads = ThreadPoolExecutor(8, thread_name_prefix="socket-database")
 
@@ -25,6 +29,34 @@ async def in_database(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     bound = DatabaseSyncToAsync(call, thread_sensitive=False, executor=_threads)
     result: T = await bound(*args, **kwargs)
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a job stands in line. `eta_seconds`: until its start, None where nobody can tell."""
+
+    position: int
+    size: int
+    paused: bool = False
+    eta_seconds: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SaidPlace:
+    """What a reader was told, and when (monotonic). A page counts the seconds down by itself."""
+
+    place: Place
+    said_at: float
+
+    def is_news(self, now: Place) -> bool:
+        """Whether more has changed than time alone changes."""
+        said = self.place
+        if (now.position, now.size, now.paused) != (said.position, said.size, said.paused):
+            return True
+        if now.eta_seconds is None or said.eta_seconds is None:
+            return now.eta_seconds is not said.eta_seconds
+        due = max(0.0, said.eta_seconds - (time.monotonic() - self.said_at))
+        return abs(now.eta_seconds - due) > max(NEWS_SECONDS, NEWS_SHARE * due)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +83,7 @@ class JobRow:
     def changed_from(self, other: "JobRow") -> bool:
         return (self.state, self.epoch) != (other.state, other.epoch)
 
-    async def place(self) -> tuple[int, int, bool]:
-        """(position, size of the line, paused)."""
+    async def place(self) -> Place:
         return await in_database(_place, self.id, self.queue_id)
 
     def end_frame(self) -> dict[str, Any]:
@@ -66,12 +97,27 @@ class JobRow:
         return frame
 
 
-def _place(job_id: UUID, queue_id: str) -> tuple[int, int, bool]:
+def _place(job_id: UUID, queue_id: str) -> Place:
     job = Job.objects.only("order_key", "arrival", "queue_id").get(pk=job_id)
     paused = Queue.objects.filter(pk=queue_id, paused=True).exists()
     size = line.waiting(queue_id).count()
     position = line.position_of(job)
-    return position, max(size, position), paused
+    eta_seconds = None if paused else estimates.wait_at(queue_id, position)
+    return Place(position, max(size, position), paused, eta_seconds)
+
+
+def places(queue_names: Iterable[str]) -> dict[str, dict[UUID, Place]]:
+    """Of every waiting job, by queue."""
+    paused = dict(Queue.objects.filter(pk__in=queue_names).values_list("pk", "paused"))
+    found = {}
+    for name in queue_names:
+        positions = line.positions(name)
+        etas = [] if paused.get(name) else estimates.waits(name, len(positions))
+        found[name] = {
+            job_id: Place(position, len(positions), paused.get(name, False), etas[position - 1] if etas else None)
+            for job_id, position in positions.items()
+        }
+    return found
 
 
 _FIELDS = [

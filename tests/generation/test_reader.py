@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from generation.delivery.reader import Frame, JobReader
+from generation.delivery.rows import Place
 from generation.models import Job
 from tests.generation.rows import make_job, make_worker
 from tests.generation.token_writers import claimed_again
@@ -26,7 +27,7 @@ def test_it_says_no_place_in_line_once_tokens_came() -> None:
         await asyncio.to_thread(start)
         token = {"type": "job.token", "job": str(job.pk), "seq": 1, "text": "one", "origin": 1, "epoch": 1}
         await reader.message(token)
-        await reader.place(1, 1, False)
+        await reader.place(Place(1, 1))
 
     def start() -> None:
         Job.objects.filter(pk=job.pk).update(state=Job.State.RUNNING, worker=make_worker())
