@@ -12,7 +12,8 @@ a larger head start, and (r - 1) * TURN pass the r-th of a person's r waiting jo
 """
 
 import threading
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
@@ -113,6 +114,15 @@ def positions(queue_name: str) -> dict[UUID, int]:
     """Every waiting job's position: 1 + the jobs that will start before it."""
     ids = waiting(queue_name).values_list("pk", flat=True)
     return {job_id: place for place, job_id in enumerate(ids, start=1)}
+
+
+def places(jobs: Sequence[Job]) -> dict[UUID, int]:
+    """The positions of these waiting jobs of one queue, whose line may be long; read from its index alone."""
+    if not jobs:
+        return {}
+    ahead = waiting(jobs[0].queue_id).filter(order_key__lte=max(job.order_key for job in jobs))
+    keys = list(ahead.values_list("order_key", "arrival"))
+    return {job.pk: bisect_left(keys, (job.order_key, job.arrival)) + 1 for job in jobs}
 
 
 def position_of(job: Job) -> int:

@@ -5,7 +5,7 @@ by the database server's clock, the one that its lease is written with.
 """
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.db.models import (
     BooleanField,
@@ -69,10 +69,33 @@ def queues() -> QuerySet[Queue]:
     return Queue.objects.annotate(**counts).order_by("name")
 
 
+def waited(job: Job, now: datetime) -> timedelta:
+    """How long it has been in line, if it waits; else how long it was before it first started or ended."""
+    if job.state == Job.State.QUEUED:
+        return now - job.queued_at
+    if job.first_started_at is None:
+        return (job.ended_at or now) - job.queued_at
+    # Put in line again later than that, it was handed over; before that, it failed once and was requeued.
+    since = job.queued_at if job.queued_at <= job.first_started_at else job.created_at
+    return job.first_started_at - since
+
+
+def tokens_per_second(job: Job) -> float | None:
+    """Speed between the first token and the last, of the last claim where several wrote the reply."""
+    timings = job.timings or {}
+    seconds = (timings.get("total") or 0) - (timings.get("first_token") or 0)
+    tokens = timings.get("tokens", job.completion_tokens)
+    return (tokens - 1) / seconds if tokens > 1 and seconds > 0 else None
+
+
 def queue_loads(live: list[Worker]) -> list[QueueLoad]:
-    """The load of every queue that has a row, a configured model or one of these live workers."""
+    """The load of every queue that has a configured model, one of these live workers or an unfinished job.
+
+    A queue's row stays when its models are configured no longer, for its old jobs.
+    """
     rows = {queue.name: queue for queue in queues()}
-    names = {*rows, *(spec.queue for spec in conf.models().values()), *(worker.queue for worker in live)}
+    unfinished = {name for name, row in rows.items() if row.waiting or row.running}  # type: ignore[attr-defined]
+    names = {*unfinished, *(spec.queue for spec in conf.models().values()), *(worker.queue for worker in live)}
     loads = []
     for name in sorted(names):
         row = rows.get(name)

@@ -33,6 +33,7 @@ __all__ = [
     "requeue",
     "resume",
     "submit",
+    "undrain",
 ]
 
 State = Job.State
@@ -256,21 +257,34 @@ def move_to_front(job: Job) -> bool:
     return bool(moved)
 
 
-def pause(queue_name: str) -> None:
-    """No job of this queue starts until `resume`; running ones go on."""
+def pause(queue_name: str) -> bool:
+    """No job of this queue starts until `resume`; running ones go on. False if it was paused already."""
     with line.changing(queue_name) as queue:
-        Queue.objects.filter(pk=queue.pk).update(paused=True)
+        return bool(Queue.objects.filter(pk=queue.pk, paused=False).update(paused=True))
 
 
-def resume(queue_name: str) -> None:
+def resume(queue_name: str) -> bool:
+    """Let jobs of this queue start again; False if it wasn't paused."""
     with line.changing(queue_name) as queue:
-        Queue.objects.filter(pk=queue.pk).update(paused=False)
+        changed = Queue.objects.filter(pk=queue.pk, paused=True).update(paused=False)
         transaction.on_commit(lambda: notices.wake(queue_name))
+    return bool(changed)
 
 
-def drain(worker: Worker) -> None:
-    """The worker claims no more; what it runs goes on."""
-    Worker.objects.filter(pk=worker.pk).update(draining=True)
+def drain(worker: Worker) -> bool:
+    """The worker claims no more; what it runs goes on. False if it has stopped or drains already."""
+    # Under the lock that claims take: none that began before is committed after this returned.
+    with line.changing(worker.queue):
+        return bool(Worker.objects.filter(pk=worker.pk, stopped_at=None, draining=False).update(draining=True))
+
+
+def undrain(worker: Worker) -> bool:
+    """The worker claims again; False if it has stopped or doesn't drain."""
+    with line.changing(worker.queue) as queue:
+        changed = Worker.objects.filter(pk=worker.pk, stopped_at=None, draining=True).update(draining=False)
+        if changed:
+            transaction.on_commit(lambda: notices.wake(queue.name))
+    return bool(changed)
 
 
 def expire(queue_name: str) -> int:

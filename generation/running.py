@@ -159,6 +159,9 @@ def _params(job: Job) -> SamplingParams:
 def _end(claim: Claim, output: Output, writer: TokenWriter, event: Event) -> None:
     counts = _counts(event)
     counts["timings"]["queue"] = claim.waited_seconds
+    if claim.num_known:
+        # The seconds are this claim's alone, the count is the whole reply's.
+        counts["timings"]["tokens"] = max(0, counts["completion_tokens"] - claim.num_known)
     if event.reason is FinishReason.CANCELLED:
         _stopped(claim, output, writer, counts)
     elif event.reason is FinishReason.ERROR:

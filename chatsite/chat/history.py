@@ -11,6 +11,7 @@ from django.utils import timezone
 from chatsite.chat.markdown import render
 from chatsite.chat.models import Conversation, Message
 from chatsite.chat.threads import reply_text, thread
+from generation import overview
 from generation.models import Job
 
 SIDEBAR_LENGTH = 50
@@ -73,7 +74,7 @@ def outcome(job: Job) -> str:
     """How a job ended, in the words that the script uses too."""
     if job.state == Job.State.FINISHED:
         words = [f"{job.completion_tokens} token" + ("s" if job.completion_tokens != 1 else "")]
-        if speed := tokens_per_second(job):
+        if speed := overview.tokens_per_second(job):
             words.append(f"{speed:.1f} tokens/s")
         if job.finish_reason == "length":
             words.append("ended at its length")
@@ -81,12 +82,6 @@ def outcome(job: Job) -> str:
     if job.state == Job.State.FAILED:
         return f"failed: {job.error_message} ({job.error_code})"
     return {Job.State.CANCELLED: "stopped", Job.State.EXPIRED: "waited too long"}.get(Job.State(job.state), "")
-
-
-def tokens_per_second(job: Job) -> float | None:
-    """Speed between the first token and the last."""
-    seconds = job.timings.get("total", 0) - job.timings.get("first_token", 0)
-    return (job.completion_tokens - 1) / seconds if job.completion_tokens > 1 and seconds > 0 else None
 
 
 def sidebar(user: AbstractBaseUser | AnonymousUser) -> list[Group]:

@@ -1,4 +1,4 @@
-"""The list of jobs, a job's page, and the one action, cancel, which goes through `queue.py`.
+"""The list of jobs and a job's page.
 
 Prompts and replies are shown as plain text, whatever is in them.
 """
@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.contrib.auth import get_user_model
 from django.db.models import Q, QuerySet
@@ -17,8 +17,9 @@ from django.utils.formats import date_format
 from django.utils.html import format_html, format_html_join
 from django.utils.text import Truncator
 
-from generation import conf, overview, queue
-from generation.admin.read_only import ReadOnlyAdmin, span
+from generation import conf, line, overview
+from generation.admin.read_only import span
+from generation.admin.steering import JobSteering
 from generation.models import Job
 
 NONE = "–"
@@ -29,18 +30,6 @@ def _uuid(text: str) -> UUID | None:
         return UUID(text)
     except ValueError:
         return None
-
-
-def _speed(job: Job) -> float | None:
-    """Tokens a second after the first one; over all of the time where a job ran more than once."""
-    timings = job.timings or {}
-    decoding = float(timings.get("total") or 0) - float(timings.get("first_token") or 0)
-    if job.epoch == 1 and job.completion_tokens > 1 and decoding > 0:
-        return (job.completion_tokens - 1) / decoding
-    if job.first_started_at and job.ended_at and job.completion_tokens:
-        seconds = (job.ended_at - job.first_started_at).total_seconds()
-        return job.completion_tokens / seconds if seconds > 0 else None
-    return None
 
 
 class ModelFilter(admin.SimpleListFilter):
@@ -82,24 +71,24 @@ class JobChangeList(ChangeList):
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
         jobs: list[Job] = list(self.result_list)
-        waiting = {job.queue_id for job in jobs if job.state == Job.State.QUEUED}
+        waiting = [job for job in jobs if job.state == Job.State.QUEUED]
         places: dict[UUID, int] = {}
-        for name in waiting:
-            places.update(queue.positions(name))
+        for name in {job.queue_id for job in waiting}:
+            places |= line.places([job for job in waiting if job.queue_id == name])
         for job in jobs:
             job.place = places.get(job.pk)  # type: ignore[attr-defined]
         self.result_list = jobs
 
 
 @admin.register(Job)
-class JobAdmin(ReadOnlyAdmin):
+class JobAdmin(JobSteering):
     list_display = (
         "short_id",
         "state",
         "place",
+        "prompt",
         "user",
         "model",
-        "prompt",
         "waited",
         "tokens",
         "speed",
@@ -110,7 +99,6 @@ class JobAdmin(ReadOnlyAdmin):
     ordering = ("-created_at",)
     sortable_by = ("created",)  # the others have no index to sort a large table by
     search_help_text = "A person's name, or the id of a job, a prompt or a task; of a job its beginning will do."
-    actions = ("cancel",)
     readonly_fields = ("place", "conversation", "reply", "waited", "tokens", "speed", "task", "traceback")
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
@@ -161,7 +149,7 @@ class JobAdmin(ReadOnlyAdmin):
     def place(self, job: Job) -> str:
         if job.state != Job.State.QUEUED:
             return NONE
-        place = job.place if hasattr(job, "place") else queue.position_of(job)
+        place = job.place if hasattr(job, "place") else line.position_of(job)
         return str(place or NONE)
 
     @admin.display
@@ -174,8 +162,7 @@ class JobAdmin(ReadOnlyAdmin):
 
     @admin.display
     def waited(self, job: Job) -> str:
-        until = job.first_started_at or job.ended_at or timezone.now()
-        return span(until - job.created_at)
+        return span(overview.waited(job, timezone.now()))
 
     @admin.display(description="in + out")
     def tokens(self, job: Job) -> str:
@@ -183,7 +170,7 @@ class JobAdmin(ReadOnlyAdmin):
 
     @admin.display(description="tokens/s")
     def speed(self, job: Job) -> str:
-        tokens = _speed(job)
+        tokens = overview.tokens_per_second(job)
         return NONE if tokens is None else f"{tokens:.1f}"
 
     @admin.display(ordering="created_at")
@@ -212,21 +199,3 @@ class JobAdmin(ReadOnlyAdmin):
         if not (job.task_id and flower):
             return job.task_id or NONE
         return format_html('<a href="{}/task/{}">{}</a>', flower.rstrip("/"), job.task_id, job.task_id)
-
-    @admin.action(description="Cancel the selected jobs", permissions=["change"])
-    def cancel(self, request: HttpRequest, jobs: QuerySet[Job]) -> None:
-        """Waiting ones are gone at once; running ones are asked to stop and keep their text."""
-        cancelled = asked = ended = 0
-        for job in list(jobs):
-            if job.is_final:
-                ended += 1
-            elif not queue.cancel(job):
-                asked += 1
-            elif job.state == Job.State.CANCELLED:
-                cancelled += 1
-            else:
-                ended += 1
-        parts = [(cancelled, "cancelled"), (asked, "asked to stop"), (ended, "had already ended")]
-        text = ", ".join(f"{number} {what}" for number, what in parts if number)
-        level = messages.SUCCESS if cancelled or asked else messages.WARNING
-        self.message_user(request, f"Jobs: {text or 'none'}.", level)

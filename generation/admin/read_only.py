@@ -51,6 +51,9 @@ class ReadOnlyAdmin(_ModelAdmin):
     paginator = CappedPaginator
     list_per_page = 50
 
+    class Media:
+        css = {"all": ["generation/admin.css"]}
+
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         title = str(self.opts.verbose_name_plural).capitalize()  # and not "Select … to change"
         return super().changelist_view(request, {"title": title} | (extra_context or {}))

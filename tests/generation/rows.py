@@ -4,6 +4,8 @@ import uuid
 from typing import Any
 
 from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
+from django.test import Client
 from django.utils import timezone
 
 from generation.models import Job, Queue, Worker
@@ -54,3 +56,12 @@ def make_job(state: Job.State = Job.State.QUEUED, *, place: int = 1, person: str
 
 def running_job(**fields: Any) -> Job:
     return make_job(Job.State.RUNNING, worker=make_worker(), attempt=1, **fields)
+
+
+def staff_with(*codenames: str) -> Client:
+    """A browser of somebody who may open the admin and has these permissions."""
+    user = get_user_model().objects.create_user("operator", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
+    client = Client()
+    client.force_login(user)
+    return client

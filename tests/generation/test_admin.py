@@ -8,8 +8,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Permission
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -19,11 +17,12 @@ from django.utils import timezone
 from generation import conf
 from generation.admin import read_only
 from generation.models import Job, Queue
-from tests.generation.rows import make_job, make_worker
+from tests.generation.rows import make_job, make_worker, staff_with
 
 pytestmark = pytest.mark.django_db
 
 JOBS = "/admin/generation/job/"
+QUEUES = "/admin/generation/queue/"
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 
 
@@ -37,19 +36,11 @@ def listed(client: Client, query: str = "") -> set[uuid.UUID]:
     return {job.pk for job in response.context["cl"].result_list}
 
 
-def column(client: Client, name: str) -> list[str]:
+def column(client: Client, name: str, page: str = JOBS) -> list[str]:
     """The cells of one column, as text, top down."""
-    html = client.get(JOBS).content.decode()
+    html = client.get(page).content.decode()
     cells = re.findall(rf'<t[dh] class="field-{name}[^"]*">(.*?)</t[dh]>', html)
     return [unescape(re.sub("<.*?>", "", cell)) for cell in cells]
-
-
-def staff_with(*codenames: str) -> Client:
-    user = get_user_model().objects.create_user("operator", is_staff=True)
-    user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
-    client = Client()
-    client.force_login(user)
-    return client
 
 
 def test_it_shows_each_waiting_jobs_place_in_line(admin_client: Client) -> None:
@@ -76,7 +67,7 @@ def test_it_shows_waits_tokens_and_the_speed_after_the_first_token(admin_client:
     assert column(admin_client, "speed") == ["2.5"]
 
 
-def test_it_takes_the_whole_time_of_a_job_that_ran_twice(admin_client: Client) -> None:
+def test_it_counts_no_tokens_of_an_earlier_worker_whose_time_it_does_not_know(admin_client: Client) -> None:
     now = timezone.now()
     make_job(
         Job.State.FINISHED,
@@ -84,9 +75,17 @@ def test_it_takes_the_whole_time_of_a_job_that_ran_twice(admin_client: Client) -
         first_started_at=now - timedelta(seconds=20),
         ended_at=now,
         completion_tokens=100,
-        timings={"first_token": 0.1, "total": 0.2},
+        timings={"first_token": 0.5, "total": 2.5, "tokens": 21},
     )
-    assert column(admin_client, "speed") == ["5.0"]
+    assert column(admin_client, "speed") == ["10.0"]
+
+
+def test_it_shows_how_long_a_job_has_waited_since_it_was_put_back_in_line(admin_client: Client) -> None:
+    now = timezone.now()
+    times = {"created_at": now - timedelta(hours=2), "queued_at": now - timedelta(minutes=3)}
+    make_job(first_started_at=now - timedelta(hours=1), **times)
+    make_job(person="requeued", **times)
+    assert [wait.partition(" min")[0] for wait in column(admin_client, "waited")] == ["3", "3"]
 
 
 @pytest.mark.parametrize("page", ["job", "queue", "worker"])
@@ -178,40 +177,12 @@ def test_it_filters_by_state_model_queue_worker_and_day(admin_client: Client) ->
     assert listed(admin_client, "?worker=nonsense") == set()
 
 
-def test_it_cancels_the_selected_jobs(admin_client: Client) -> None:
-    waiting = make_job()
-    running = make_job(Job.State.RUNNING, place=2, worker=make_worker())
-    ended = make_job(Job.State.FINISHED, place=3)
-    chosen = [str(job.pk) for job in (waiting, running, ended)]
-    response = admin_client.post(JOBS, {"action": "cancel", "_selected_action": chosen}, follow=True)
-    assert "1 cancelled, 1 asked to stop, 1 had already ended" in response.content.decode()
-    for job in (waiting, running, ended):
-        job.refresh_from_db()
-    assert waiting.state == Job.State.CANCELLED
-    assert running.state == Job.State.RUNNING
-    assert running.cancel_requested_at is not None
-    assert ended.state == Job.State.FINISHED
-
-
-def test_it_lets_nobody_cancel_who_may_only_look() -> None:
-    job = make_job()
-    client = staff_with("view_job")
-    client.post(JOBS, {"action": "cancel", "_selected_action": [str(job.pk)]}, follow=True)
-    job.refresh_from_db()
-    assert job.state == Job.State.QUEUED
-    assert client.get(page_of(job)).status_code == 200
-
-
 def test_it_neither_adds_nor_edits_anything(admin_client: Client) -> None:
     job = make_job()
     worker = make_worker()
     for name in ("job", "queue", "worker"):
         assert admin_client.get(f"/admin/generation/{name}/add/").status_code == 403
-    for address in (
-        page_of(job),
-        f"/admin/generation/worker/{worker.pk}/change/",
-        "/admin/generation/queue/gpu/change/",
-    ):
+    for address in (page_of(job), f"/admin/generation/worker/{worker.pk}/change/"):
         response = admin_client.get(address)
         assert response.status_code == 200
         assert 'name="_save"' not in response.content.decode()
@@ -272,3 +243,16 @@ def test_it_counts_what_waits_and_runs_in_each_queue(admin_client: Client) -> No
     Queue.objects.create(name="idle", paused=True)
     rows = admin_client.get("/admin/generation/queue/").context["cl"].result_list
     assert {row.name: (row.waiting, row.running) for row in rows} == {"gpu": (2, 1), "idle": (0, 0)}
+
+
+def test_it_says_in_words_whether_a_queue_is_paused_and_where_its_limits_are_from(
+    admin_client: Client, settings: Any
+) -> None:
+    settings.GENERATION_MODELS, settings.GENERATION_MAX_QUEUE_SIZE = "mock=mock: large=mock:?queue=large", 1000
+    Queue.objects.create(name="gpu", max_wait_seconds=90)
+    Queue.objects.create(name="large", paused=True, max_size=5000)
+    Queue.objects.create(name="old")
+    cells = {name: column(admin_client, name, QUEUES) for name in ("status", "size_limit", "wait_limit")}
+    assert cells["status"] == ["open", "paused", "no model here"]
+    assert cells["size_limit"] == ["1,000 (setting)", "5,000", "1,000 (setting)"]
+    assert cells["wait_limit"] == ["1 min 30 s", "1 h 0 min (setting)", "1 h 0 min (setting)"]

@@ -1,11 +1,14 @@
 """`manage.py queue`: the operator's hand on the line."""
 
+import re
+from datetime import timedelta
 from io import StringIO
 from typing import Any
 
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from django.utils import timezone
 
 from generation import queue as line
 from generation.models import Job, Queue
@@ -42,10 +45,31 @@ def test_it_pauses_and_resumes_the_only_queue_without_its_name() -> None:
     assert not Queue.objects.get().paused
 
 
-def test_it_asks_for_a_name_where_there_are_several_queues() -> None:
-    Queue.objects.create(name="large")
+def test_it_asks_for_a_name_where_there_are_several_queues(settings: Any) -> None:
+    settings.GENERATION_MODELS = "mock=mock: large=mock:?queue=large"
     with pytest.raises(CommandError, match="gpu, large"):
         told("pause")
+
+
+def test_it_forgets_a_queue_that_is_configured_no_longer_once_its_jobs_have_ended() -> None:
+    make_job(Job.State.FINISHED, queue="old")
+    job = make_job(queue="older")
+    assert "older: " in told("list")
+    assert "old: " not in told("list")
+    told("cancel", str(job.pk))
+    assert "older: " not in told("list")
+    told("pause")
+    assert Queue.objects.get(paused=True).name == "gpu"
+
+
+def test_it_tells_how_long_a_job_waits_again_that_was_put_back() -> None:
+    now = timezone.now()
+    started, queued = now - timedelta(minutes=5), now - timedelta(seconds=61)
+    job = make_job(first_started_at=started, created_at=started, queued_at=queued, epoch=1)
+    fresh = make_job(place=2, created_at=started, queued_at=started)
+    lines = {line.split()[1]: line for line in told("list").splitlines() if line.startswith("  ")}
+    assert re.search(r"waited 6\d s, put back$", lines[str(job.pk)])
+    assert re.search(r"waited 30\d s$", lines[str(fresh.pk)])
 
 
 def test_it_makes_no_queue_out_of_a_typing_error() -> None:
@@ -91,11 +115,19 @@ def test_it_moves_a_waiting_job_to_the_front() -> None:
 
 
 @pytest.mark.parametrize("by", ["id", "hostname"])
-def test_it_drains_a_worker(by: str) -> None:
+def test_it_drains_a_worker_and_ends_the_drain(by: str) -> None:
     worker = make_worker()
-    told("drain", str(getattr(worker, by)))
+    name = str(getattr(worker, by))
+    assert "takes no new jobs" in told("drain", name)
     worker.refresh_from_db()
     assert worker.draining
+    with pytest.raises(CommandError, match="drains already"):
+        told("drain", name)
+    assert "takes jobs again" in told("undrain", name)
+    worker.refresh_from_db()
+    assert not worker.draining
+    with pytest.raises(CommandError, match="doesn't drain"):
+        told("undrain", name)
 
 
 @pytest.mark.parametrize("name", ["", "xyz", "00000000-0000-0000-0000-000000000000", "0" * 40])

@@ -1,9 +1,9 @@
 """`manage.py queue`: the operator's hand on the line, thin over `generation.queue`.
 
-    queue list [QUEUE]        what waits and runs          queue cancel JOB     stop it, waiting or running
-    queue pause [QUEUE]       start nothing new            queue requeue JOB    give a failed job another try
-    queue resume [QUEUE]      go on                        queue front JOB      before all others
-    queue drain WORKER        let a worker finish and take nothing new
+    queue list [QUEUE]        what waits and runs         queue cancel JOB     stop it, waiting or running
+    queue pause [QUEUE]       start nothing new           queue requeue JOB    give a failed job another try
+    queue resume [QUEUE]      go on                       queue front JOB      before all others
+    queue drain WORKER        take nothing new            queue undrain WORKER take jobs again
 
 A job or a worker is named by its id or the beginning of it, a worker also by its node name.
 """
@@ -17,7 +17,7 @@ from django.db.models import Model, QuerySet
 from django.utils import timezone
 
 from generation import overview, queue
-from generation.models import Job
+from generation.models import Job, Worker
 
 Row = TypeVar("Row", bound=Model)
 
@@ -25,10 +25,10 @@ MAX_LISTED = 50
 
 
 class Command(BaseCommand):
-    help = "List and steer the queue: list, pause, resume, drain, cancel, requeue, front."
+    help = "List and steer the queue: list, pause, resume, drain, undrain, cancel, requeue, front."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        actions = ("list", "pause", "resume", "drain", "cancel", "requeue", "front")
+        actions = ("list", "pause", "resume", "drain", "undrain", "cancel", "requeue", "front")
         parser.add_argument("action", choices=actions)
         parser.add_argument("id", nargs="?", default="", help="a queue's name, a worker or a job")
 
@@ -64,19 +64,24 @@ class Command(BaseCommand):
 
     def pause(self, name: str) -> None:
         name = self._queue(name)
-        queue.pause(name)
-        self.stdout.write(f"Queue {name} is paused; running jobs go on.")
+        was = "" if queue.pause(name) else " already"
+        self.stdout.write(f"Queue {name} is paused{was}; running jobs go on.")
 
     def resume(self, name: str) -> None:
         name = self._queue(name)
-        queue.resume(name)
-        self.stdout.write(f"Queue {name} goes on.")
+        self.stdout.write(f"Queue {name} goes on." if queue.resume(name) else f"Queue {name} was not paused.")
 
     def drain(self, name: str) -> None:
-        live = overview.live_workers()
-        worker = live.filter(hostname=name).first() or self._named(live, name, "live worker")
-        queue.drain(worker)
-        self.stdout.write(f"Worker {worker} takes no new jobs.")
+        worker = self._worker(name)
+        if not queue.drain(worker):
+            raise CommandError(f"Worker {worker} drains already.")
+        self.stdout.write(f"Worker {worker} takes no new jobs; what it runs goes on.")
+
+    def undrain(self, name: str) -> None:
+        worker = self._worker(name)
+        if not queue.undrain(worker):
+            raise CommandError(f"Worker {worker} doesn't drain.")
+        self.stdout.write(f"Worker {worker} takes jobs again.")
 
     def cancel(self, name: str) -> None:
         job = self._named(Job.objects.all(), name, "job")
@@ -103,9 +108,10 @@ class Command(BaseCommand):
         return jobs.select_related("user").defer("messages", "text", "error_traceback")[:MAX_LISTED]
 
     def _line(self, place: str, job: Job) -> None:
-        waited = (job.first_started_at or timezone.now()) - job.created_at
+        seconds = overview.waited(job, timezone.now()).total_seconds()
+        again = ", put back" if job.state == Job.State.QUEUED and job.first_started_at else ""
         self.stdout.write(
-            f"  {place} {job.pk} {job.user.get_username()} {job.model}, waited {waited.total_seconds():.0f} s"
+            f"  {place} {job.pk} {job.user.get_username()} {job.model}, waited {max(0.0, seconds):.0f} s{again}"
         )
 
     def _queue(self, name: str) -> str:
@@ -117,6 +123,10 @@ class Command(BaseCommand):
             known = ", ".join(sorted(names))
             raise CommandError(f"There is no queue {name!r}; there are: {known}." if name else f"Which of: {known}?")
         return name
+
+    def _worker(self, name: str) -> Worker:
+        live = overview.live_workers()
+        return live.filter(hostname=name).first() or self._named(live, name, "live worker")
 
     def _named(self, rows: QuerySet[Row], name: str, what: str) -> Row:
         digits = name.replace("-", "").lower()

@@ -27,7 +27,8 @@ export function outcome(frame) {
   const tokens = frame.usage?.completion_tokens ?? 0;
   const words = [`${tokens} token${tokens === 1 ? "" : "s"}`];
   const seconds = (frame.timings?.total ?? 0) - (frame.timings?.first_token ?? 0);
-  if (tokens > 1 && seconds > 0) words.push(`${((tokens - 1) / seconds).toFixed(1)} tokens/s`);
+  const timed = frame.timings?.tokens ?? tokens; // fewer than all if another worker began the reply
+  if (timed > 1 && seconds > 0) words.push(`${((timed - 1) / seconds).toFixed(1)} tokens/s`);
   if (frame.reason === "length") words.push("ended at its length");
   return words.join(" · ");
 }

@@ -99,7 +99,8 @@ class Command(BaseCommand):
         usage, timings = end["usage"], end["timings"]
         num_tokens = usage["completion_tokens"]
         seconds = (timings.get("total") or 0) - (timings.get("first_token") or 0)
-        speed = f", {(num_tokens - 1) / seconds:.1f} tokens/s" if seconds > 0 and num_tokens > 1 else ""
+        timed = timings.get("tokens", num_tokens)  # fewer than all if another worker began the reply
+        speed = f", {(timed - 1) / seconds:.1f} tokens/s" if seconds > 0 and timed > 1 else ""
         self._note(f"{usage['prompt_tokens']} + {num_tokens} tokens{speed} ({end['reason']})")
 
     def _text(self, text: str) -> None:
