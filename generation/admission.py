@@ -3,13 +3,14 @@
 It reads rows and settings and changes nothing; `queue.submit` calls it.
 """
 
+import math
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from generation import availability, conf, line
+from generation import availability, conf, line, quotas
 from generation.engine.params import ParamsError, SamplingParams
 from generation.engine.spec import ModelSpec
 from generation.models import Job, Queue, Worker
@@ -93,17 +94,33 @@ def live_workers(now: datetime, queue: str | None = None) -> list[Worker]:
     return list(workers.filter(queue=queue) if queue else workers)
 
 
+def check_quota(user: Any, now: datetime) -> None:
+    """Tokens used on this day and in this month. Jobs that still wait or run count once they have ended."""
+    if message := quotas.refusal(user, now):
+        raise Refused("quota_exceeded", message)
+
+
 def check_limits(queue: Queue, user_id: Any, now: datetime) -> None:
-    """The caps on the line. Needs the queue's lock, so that they are exact."""
-    own = Job.objects.filter(user_id=user_id, queue=queue, state__in=[Job.State.QUEUED, Job.State.RUNNING]).count()
+    """The caps on the line and on each person. Needs the queue's lock and the person's, so that they are exact."""
+    unfinished = [Job.State.QUEUED, Job.State.RUNNING]
+    # All queues are named, so that the index finds these among all the jobs that the person ever had.
+    own = Job.objects.filter(user_id=user_id, queue__in=Queue.objects.values("pk"), state__in=unfinished).count()
     if own >= (limit := conf.max_jobs_per_user()):
-        raise Refused("too_many_jobs", f"You have {own} prompts waiting or running; {limit} are allowed at once.")
+        raise Refused(
+            "too_many_jobs",
+            f"You have {own:,} prompts waiting or running; {limit:,} are allowed at once. "
+            "The next one when one of them ends.",
+        )
     minute = now - timedelta(minutes=1)
     recent = Job.objects.filter(user_id=user_id, created_at__gt=minute).order_by("-created_at")
     instants = list(recent.values_list("created_at", flat=True)[: conf.messages_per_minute()])
     if len(instants) >= conf.messages_per_minute():
-        wait = max(1, round((instants[-1] - minute).total_seconds()))
-        raise Refused("rate_limited", f"{len(instants)} messages a minute are allowed; the next one in {wait} s.")
+        wait = max(1, math.ceil((instants[-1] - minute).total_seconds()))
+        raise Refused("rate_limited", f"{len(instants):,} messages a minute are allowed; the next one in {wait} s.")
     size = line.waiting(queue.name).count()
     if size >= (limit := conf.max_queue_size() if queue.max_size is None else queue.max_size):
-        raise Refused("queue_full", f"{size:,} prompts are waiting; no more are taken now. Try again in a while.")
+        raise Refused(
+            "queue_full",
+            f"{size:,} prompts are waiting; {limit:,} are allowed. Try again in a while: a place comes free "
+            "whenever one of them starts.",
+        )

@@ -1,10 +1,14 @@
-"""Rows: Queue, Worker and Job. What they mean is here; what may happen to them is in `queue.py`."""
+"""Rows: Queue, Worker and Job, and what each person may use and has used.
+
+What they mean is here; what may happen to jobs is in `queue.py`, and to the ledger of tokens in `ledger.py`.
+"""
 
 import uuid
 
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Coalesce
 
 
 class Priority(models.IntegerChoices):
@@ -151,3 +155,70 @@ class Job(models.Model):
     @property
     def is_final(self) -> bool:
         return self.state in self.FINAL
+
+
+class Account(models.Model):
+    """Each person's row that their submits lock after the Queue's, so that limits over all queues are exact."""
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True, related_name="+")
+
+    def __str__(self) -> str:
+        return str(self.user_id)
+
+
+class Quota(models.Model):
+    """How many tokens, of prompts and replies together, a person may use: one's own, a group's, or everybody's.
+
+    One's own row counts alone; else those of one's groups, each a limit for every member and the most generous one
+    counting; else the row without person and group.
+    """
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL,
+        models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="neither a person nor a group: for everybody who has no other quota",
+    )
+    group = models.OneToOneField(
+        "auth.Group", models.CASCADE, null=True, blank=True, related_name="+", help_text="for each of its members"
+    )
+    tokens_per_day = models.PositiveBigIntegerField(null=True, blank=True, help_text="empty: no limit; days are UTC's")
+    tokens_per_month = models.PositiveBigIntegerField(null=True, blank=True, help_text="empty: no limit")
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(user=None) | Q(group=None),
+                name="quota_of_a_person_or_a_group",
+                violation_error_message="A quota is a person's or a group's, not both.",
+            ),
+            models.UniqueConstraint(
+                Coalesce("group", 0, output_field=models.IntegerField()),
+                condition=Q(user=None, group=None),
+                name="quota_of_everybody_once",
+                violation_error_message="There is a quota for everybody already.",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        if self.user is not None:
+            return str(self.user)
+        return f"group {self.group}" if self.group is not None else "everybody else"
+
+
+class TokenUse(models.Model):
+    """The ledger: tokens of one person's ended jobs on one day. Only ever added to, whatever becomes of the jobs."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, db_index=False, related_name="+")
+    day = models.DateField(help_text="UTC, of the job's end")
+    tokens = models.PositiveBigIntegerField(default=0)
+
+    class Meta:
+        verbose_name_plural = "token use"
+        constraints = [models.UniqueConstraint(fields=["user", "day"], name="token_use_once_a_day")]
+        indexes = [models.Index(fields=["-day", "user"], name="token_use_newest")]
+
+    def __str__(self) -> str:
+        return f"{self.user_id}, {self.day}"

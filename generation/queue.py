@@ -2,18 +2,21 @@
 
 Each change is a conditional UPDATE whose row count decides; for a running job it carries the epoch of its claim,
 so that an older claim changes nothing. Whatever changes the line locks the Queue row first. Messages sent after
-a commit only wake somebody: nothing is lost with one.
+a commit only wake somebody: nothing is lost with one. Whatever ends a job that has run charges its tokens to its
+person in the same transaction.
 """
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.db.models import F
+from django.db.models.functions import Greatest
 
-from generation import admission, conf, instants, line, notices
+from generation import admission, conf, instants, ledger, line, notices
 from generation.admission import Refused
 from generation.line import position_of, positions
 from generation.models import Job, Priority, Queue, Worker
@@ -64,6 +67,7 @@ def submit(
     now = instants.now()
     spec = admission.check_model(model, user)
     sampling = admission.check_params(params, spec)
+    admission.check_quota(user, now)
     stored = sampling.as_json()
     if stored.get("seed") is None:
         stored["seed"] = uuid.uuid4().int & 0x7FFFFFFF  # so that a successor draws the same numbers
@@ -71,6 +75,7 @@ def submit(
         with line.changing(spec.queue) as queue:
             if client_id is not None and (known := _known(user, client_id)):
                 return known
+            ledger.lock(user.pk)
             admission.check_limits(queue, user.pk, now)
             arrival, order_key = line.place_new(queue, user.pk, priority)
             job = Job.objects.create(
@@ -149,11 +154,13 @@ def note_progress(job: Job, tokens: int) -> bool:
 
 def end(job_id: uuid.UUID, epoch: int, state: Job.State, **fields: Any) -> bool:
     """Write a running job's final state with its text and counts; False if another claim has it or it ended."""
+    now = instants.now()
     with transaction.atomic():
         changed = Job.objects.filter(pk=job_id, state=State.RUNNING, epoch=epoch).update(
-            state=state, ended_at=instants.now(), **fields
+            state=state, ended_at=now, **fields
         )
         if changed:
+            ledger.charge(job_id, now)
             signal = {
                 State.FINISHED: "job_finished",
                 State.FAILED: "job_failed",
@@ -183,6 +190,7 @@ def put_back(job_id: uuid.UUID, epoch: int, *, drained: bool, **fields: Any) -> 
             transaction.on_commit(lambda: notices.wake(queue_name, str(job_id)))
         elif mine.update(state=State.CANCELLED, ended_at=now, **fields):
             changed = 1
+            _charge_what_was_written(job_id, now)
             transaction.on_commit(lambda: notices.changed_id(job_id, signal="job_cancelled"))
             transaction.on_commit(lambda: notices.shorten_stream(job_id))
     return bool(changed)
@@ -195,6 +203,8 @@ def cancel(job: Job) -> bool:
         if Job.objects.filter(pk=job.pk, state=State.QUEUED).update(
             state=State.CANCELLED, ended_at=now, cancel_requested_at=now
         ):
+            if job.epoch:
+                _charge_what_was_written(job.pk, now)
             job.refresh_from_db()
             line.give_back(job)
             transaction.on_commit(lambda: notices.changed(job, signal="job_cancelled"))
@@ -333,7 +343,7 @@ def fail_waiting(
         stuck = line.waiting(queue_name).filter(model=model, queued_at__lte=queued_before).select_related("user")
         return sum(
             _fail(job, now, error_code=code, error_message=message_for(job.user), error_traceback=details)
-            for job in stuck[:MAX_FAILED_AT_ONCE]
+            for job in sorted(stuck[:MAX_FAILED_AT_ONCE], key=attrgetter("user_id"))  # for the ledger
         )
 
 
@@ -343,5 +353,13 @@ def _fail(job: Job, now: datetime, **fields: str) -> bool:
         line.give_back(job)
         transaction.on_commit(lambda: notices.changed_id(job.pk, signal="job_failed"))
         if job.epoch:
+            _charge_what_was_written(job.pk, now)
             transaction.on_commit(lambda: notices.shorten_stream(job.pk))
     return bool(changed)
+
+
+def _charge_what_was_written(job_id: uuid.UUID, now: datetime) -> None:
+    """Charge a job that no claim ended: one entry is one token, and what was put back last is the newest count."""
+    written = Greatest(F("completion_tokens"), F("last_seq") - 1)
+    Job.objects.filter(pk=job_id).update(completion_tokens=written)
+    ledger.charge(job_id, now)

@@ -37,7 +37,7 @@ def bring_back(job: Job) -> bool:
     except redis.RedisError:
         entries = []
     text = "".join(entry.text for entry in entries)
-    fields = {"text": text, "last_seq": len(entries) + 1} if entries else {}
+    fields = {"text": text, "last_seq": len(entries) + (not entries[-1].end)} if entries else {}
     done = queue.put_back(job.pk, job.epoch, drained=False, **fields)
     if done:
         logger.warning("job %s goes back to the line: no worker runs it any more", job.pk)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from generation import conf, queue
+from generation import admission, conf, queue
 from generation.models import Job, Queue
 from generation.queue import Refused
 from tests.generation.asking import ask, claim, in_threads, person
@@ -163,7 +163,11 @@ def test_it_counts_waiting_and_running_prompts_of_a_person(settings: Any) -> Non
     worker = make_worker()
     running, waiting = ask(), ask()
     assert claim(worker) == running
-    assert refusal().code == "too_many_jobs"
+    refused = refusal(model="slow")
+    assert refused.code == "too_many_jobs"
+    assert refused.message == (
+        "You have 2 prompts waiting or running; 2 are allowed at once. The next one when one of them ends."
+    )
     ask("bob")
     queue.cancel(waiting)
     ask()
@@ -178,8 +182,28 @@ def test_it_counts_messages_of_the_last_minute_whatever_became_of_them(settings:
     make_job(Job.State.FINISHED, created_at=timezone.now() - timedelta(seconds=50))
     refused = refusal()
     assert refused.code == "rate_limited"
+    assert refused.message.startswith("3 messages a minute are allowed; the next one in ")
     assert any(f"in {seconds} s" in refused.message for seconds in range(1, 11))
     ask("bob")
+
+
+@pytest.mark.django_db
+def test_it_takes_the_next_message_when_it_said(settings: Any) -> None:
+    """A wait that was rounded down had people told once more to wait."""
+    settings.GENERATION_MESSAGES_PER_MINUTE = 1
+    now = timezone.now()
+    make_job(Job.State.FINISHED, created_at=now - timedelta(seconds=48.7))
+    with pytest.raises(Refused) as caught:
+        admission.check_limits(Queue.objects.get(), person("ada").pk, now)
+    assert caught.value.message.endswith("in 12 s.")
+    admission.check_limits(Queue.objects.get(), person("ada").pk, now + timedelta(seconds=12))
+
+
+@pytest.mark.django_db
+def test_it_says_how_many_wait_when_the_line_is_full(settings: Any) -> None:
+    settings.GENERATION_MAX_QUEUE_SIZE = 1
+    ask("ada")
+    assert refusal("bob").message.startswith("1 prompts are waiting; 1 are allowed. Try again")
 
 
 @pytest.mark.django_db
@@ -221,6 +245,32 @@ def test_it_keeps_a_limit_exactly_while_threads_race(settings: Any, setting: str
     assert in_threads(8, act) == [None] * 8
     assert outcomes.count(code) == 30
     assert Job.objects.count() == 10
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("setting", "code"),
+    [("GENERATION_MAX_JOBS_PER_USER", "too_many_jobs"), ("GENERATION_MESSAGES_PER_MINUTE", "rate_limited")],
+)
+def test_it_keeps_a_persons_limit_exactly_while_two_queues_race(settings: Any, setting: str, code: str) -> None:
+    """Each queue has a lock of its own, and a person's limit is over all of them."""
+    user = person("ada")
+    for limit in range(1, 21):
+        Job.objects.all().delete()
+        setattr(settings, setting, limit)
+
+        def act(index: int, taken: int = limit // 2 + 1) -> list[str]:
+            codes = []
+            for _ in range(taken):
+                try:
+                    queue.submit(user, [said("hi")], model=("mock", "slow")[index % 2])
+                except Refused as refused:
+                    codes.append(refused.code)
+            return codes
+
+        codes = [each for outcome in in_threads(4, act) for each in outcome]  # type: ignore[union-attr]
+        assert set(codes) <= {code}
+        assert Job.objects.count() == limit
 
 
 @pytest.mark.django_db(transaction=True)

@@ -14,7 +14,16 @@ from tests.site import clean_environment
 
 USER, PASSWORD, DATABASE = "tokenline", "for-this-test-only", "tokenline"
 THERE = Path(__file__).parent
-ON_BOTH = ["test_line.py", "test_admission.py", "test_queue.py", "test_notices.py", "test_reaper.py", "test_running.py"]
+ON_BOTH = [
+    "test_line.py",
+    "test_admission.py",
+    "test_queue.py",
+    "test_quotas.py",
+    "test_ledger.py",
+    "test_notices.py",
+    "test_reaper.py",
+    "test_running.py",
+]
 REAL_WORKERS = "exactly_as_many or told_to_stop or was_killed or row_says"
 
 
