@@ -198,7 +198,7 @@ def test_it_refuses_nothing_that_is_in_line_when_the_quota_ends() -> None:
 
 
 def test_it_asks_once_whether_there_is_a_quota_where_there_is_none() -> None:
-    user = person("ada")
+    user, now = person("ada"), instants.now()
     with CaptureQueriesContext(connection) as queries:
-        quotas.refusal(user, instants.now())
+        quotas.refusal(user, now)
     assert len(queries) == 1
