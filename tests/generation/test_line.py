@@ -5,7 +5,6 @@ import threading
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies
 
 from generation import line, queue
 from generation.models import Job, Priority, Worker
@@ -80,58 +79,6 @@ def test_it_starves_no_one_behind_staff_who_ask_without_end() -> None:
             break
     else:
         pytest.fail(f"more than {head_start} staff prompts passed it")
-
-
-STEPS = strategies.lists(
-    strategies.one_of(
-        strategies.tuples(strategies.just("ask"), strategies.integers(0, 4), strategies.sampled_from(Priority)),
-        strategies.tuples(strategies.just("ask"), strategies.integers(0, 1), strategies.just(Priority.NORMAL)),
-        strategies.tuples(strategies.just("claim"), strategies.just(0), strategies.none()),
-        strategies.tuples(strategies.just("cancel"), strategies.integers(0, 99), strategies.none()),
-        strategies.tuples(strategies.just("put back"), strategies.integers(0, 99), strategies.none()),
-    ),
-    max_size=60,
-)
-
-
-@pytest.mark.django_db
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(steps=STEPS)
-def test_it_never_lets_more_later_prompts_pass_than_its_bound_allows(steps: list[tuple[str, int, Any]]) -> None:
-    Job.objects.all().delete()
-    worker = make_worker()
-    allowed: dict[Any, int] = {}
-    passed: dict[Any, int] = {}
-    arrivals: dict[Any, int] = {}
-    running: list[Job] = []
-
-    def take() -> Job | None:
-        job = claim(worker)
-        if job is None:
-            return None
-        for other in line.waiting("gpu"):
-            passed[other.pk] += other.arrival < job.arrival and job.epoch == 1
-        assert passed[job.pk] <= allowed[job.pk]
-        running.append(job)
-        return job
-
-    for step, number, priority in steps:
-        if step == "ask":
-            job = ask(f"person{number}", priority=priority)
-            allowed[job.pk] = line.start_of(job) - job.arrival + max(line.HEAD_START.values())
-            allowed[job.pk] -= line.HEAD_START[priority]
-            passed[job.pk] = 0
-            assert job.arrival > max(arrivals.values(), default=0)
-            arrivals[job.pk] = job.arrival
-        elif step == "claim":
-            take()
-        elif step == "put back" and running:
-            job = running.pop(number % len(running))
-            queue.put_back(job.pk, job.epoch, drained=True)
-        elif waiting := list(line.waiting("gpu")):
-            queue.cancel(waiting[number % len(waiting)])
-    expected = list(line.positions("gpu"))
-    assert [job.pk for job in iter(take, None)] == expected
 
 
 @pytest.mark.django_db

@@ -23,6 +23,7 @@ ON_BOTH = [
     "test_notices.py",
     "test_reaper.py",
     "test_running.py",
+    "test_steering_races.py",
 ]
 REAL_WORKERS = "exactly_as_many or told_to_stop or was_killed or row_says"
 
