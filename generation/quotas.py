@@ -13,6 +13,8 @@ from generation.models import Quota
 
 def refusal(user: Any, now: datetime) -> str | None:
     """Why this person gets no more tokens now, with the figures and the end of it; None if there are some left."""
+    if not Quota.objects.exists():
+        return None  # most sites have none, and this is asked at each prompt
     rows = of(user)
     per_day = _most_generous(row.tokens_per_day for row in rows)
     per_month = _most_generous(row.tokens_per_month for row in rows)
