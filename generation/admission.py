@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from generation import availability, conf, line, quotas
+from generation import availability, conf, line_size, quotas
 from generation.engine.params import ParamsError, SamplingParams
 from generation.engine.spec import ModelSpec
 from generation.models import Job, Queue, Worker
@@ -117,8 +117,8 @@ def check_limits(queue: Queue, user_id: Any, now: datetime) -> None:
     if len(instants) >= conf.messages_per_minute():
         wait = max(1, math.ceil((instants[-1] - minute).total_seconds()))
         raise Refused("rate_limited", f"{len(instants):,} messages a minute are allowed; the next one in {wait} s.")
-    size = line.waiting(queue.name).count()
-    if size >= (limit := conf.max_queue_size() if queue.max_size is None else queue.max_size):
+    limit = conf.max_queue_size() if queue.max_size is None else queue.max_size
+    if (size := line_size.sizes.size_if_full(queue, limit)) is not None:
         raise Refused(
             "queue_full",
             f"{size:,} prompts are waiting; {limit:,} are allowed. Try again in a while: a place comes free "

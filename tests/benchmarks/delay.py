@@ -45,6 +45,8 @@ def measure(site: Stand, *, num_tokens: int = NUM_TOKENS) -> list[Figure]:
 def _figures(number: int, target: float | None, received: Received, sent: dict[str, list[int]]) -> list[Figure]:
     first = max(sent[job][0] for job in received)
     last = min(sent[job][-1] for job in received)
+    if first >= last:
+        raise RuntimeError(f"the first of {number} sequences ended before the last began")
     delays = [
         (there - here) / 1e6
         for job, arrivals in received.items()

@@ -80,7 +80,7 @@ def jobs(users: list[Any], number: int, *, models: list[str], runs_on: Worker | 
         ],
         BATCH,
     )
-    Queue.objects.filter(pk=queue.pk).update(virtual_time=first + number)
+    Queue.objects.filter(pk=queue.pk).update(virtual_time=first + number - 1)
     return made
 
 

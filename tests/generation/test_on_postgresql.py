@@ -16,6 +16,8 @@ USER, PASSWORD, DATABASE = "tokenline", "for-this-test-only", "tokenline"
 THERE = Path(__file__).parent
 ON_BOTH = [
     "test_line.py",
+    "test_line_size.py",
+    "test_plans.py",
     "test_admission.py",
     "test_queue.py",
     "test_quotas.py",
