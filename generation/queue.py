@@ -119,7 +119,7 @@ def claim(
         while job := line.head(queue_name, models):
             if not _has_waited_too_long(job, queue, now):
                 break
-            _expire(job, now)
+            _expire(job, queue, now)
         if job is None or (job.attempt == MAX_ATTEMPTS - 1 and not last_attempts):
             return None
         line.advance(queue, line.start_of(job))
@@ -306,7 +306,7 @@ def expire(queue_name: str) -> int:
     with line.changing(queue_name) as queue:
         late = list(_too_old(queue_name, _oldest_allowed(queue, now)))
         for job in late:
-            _expire(job, now)
+            _expire(job, queue, now)
     return len(late)
 
 
@@ -314,17 +314,21 @@ def _too_old(queue_name: str, oldest: datetime) -> Any:
     return line.waiting(queue_name).filter(first_started_at=None, queued_at__lt=oldest)
 
 
+def _max_wait_seconds(queue: Queue) -> float:
+    return conf.max_wait_seconds() if queue.max_wait_seconds is None else queue.max_wait_seconds
+
+
 def _oldest_allowed(queue: Queue, now: datetime) -> datetime:
-    limit = conf.max_wait_seconds() if queue.max_wait_seconds is None else queue.max_wait_seconds
-    return now - timedelta(seconds=limit)
+    return now - timedelta(seconds=_max_wait_seconds(queue))
 
 
 def _has_waited_too_long(job: Job, queue: Queue, now: datetime) -> bool:
     return job.first_started_at is None and job.queued_at < _oldest_allowed(queue, now)
 
 
-def _expire(job: Job, now: datetime) -> None:
-    Job.objects.filter(pk=job.pk, state=State.QUEUED).update(state=State.EXPIRED, ended_at=now)
+def _expire(job: Job, queue: Queue, now: datetime) -> None:
+    message = f"Its turn did not come within {_max_wait_seconds(queue):g} s, the longest that a prompt may wait."
+    Job.objects.filter(pk=job.pk, state=State.QUEUED).update(state=State.EXPIRED, ended_at=now, error_message=message)
     line.give_back(job)
     transaction.on_commit(lambda: notices.changed_id(job.pk))
 

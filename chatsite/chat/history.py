@@ -81,7 +81,9 @@ def outcome(job: Job) -> str:
         return " · ".join(words)
     if job.state == Job.State.FAILED:
         return f"failed: {job.error_message} ({job.error_code})"
-    return {Job.State.CANCELLED: "stopped", Job.State.EXPIRED: "waited too long"}.get(Job.State(job.state), "")
+    if job.state == Job.State.EXPIRED:
+        return f"waited too long: {job.error_message}" if job.error_message else "waited too long"
+    return "stopped" if job.state == Job.State.CANCELLED else ""
 
 
 def sidebar(user: AbstractBaseUser | AnonymousUser) -> list[Group]:

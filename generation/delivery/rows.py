@@ -94,6 +94,7 @@ class JobRow:
             frame |= {"code": self.error_code, "message": self.error_message}
         elif self.state == "expired":
             del frame["seq"]
+            frame["message"] = self.error_message
         return frame
 
 

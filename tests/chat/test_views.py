@@ -103,6 +103,7 @@ def test_it_shows_a_finished_reply_as_markdown_with_its_counts_and_speed() -> No
     [
         ({"state": Job.State.CANCELLED}, "stopped"),
         ({"state": Job.State.EXPIRED}, "waited too long"),
+        ({"state": Job.State.EXPIRED, "error_message": "It was full."}, "waited too long: It was full."),
         (
             {"state": Job.State.FAILED, "error_code": "engine_error", "error_message": "The model <fell> over."},
             "failed: The model &lt;fell&gt; over. (engine_error)",

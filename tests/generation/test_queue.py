@@ -256,6 +256,7 @@ def test_it_expires_what_waited_too_long_but_nothing_that_has_started_once(setti
     assert queue.expire("gpu") == 0
     late.refresh_from_db()
     assert late.state == State.EXPIRED and late.ended_at is not None
+    assert late.error_message == "Its turn did not come within 60 s, the longest that a prompt may wait."
     assert set(line.positions("gpu")) == {started.pk, fresh.pk}
 
 

@@ -22,7 +22,7 @@ export function placeInLine(frame, workers) {
 
 export function outcome(frame) {
   if (frame.type === "cancelled") return "stopped";
-  if (frame.type === "expired") return "waited too long";
+  if (frame.type === "expired") return frame.message ? `waited too long: ${frame.message}` : "waited too long";
   if (frame.type === "failed") return `failed: ${frame.message} (${frame.code})`;
   const tokens = frame.usage?.completion_tokens ?? 0;
   const words = [`${tokens} token${tokens === 1 ? "" : "s"}`];
