@@ -160,4 +160,8 @@ class FollowingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     async def acknowledged(self, job_id: UUID, seq: int) -> None:
         """The client has applied everything of this job up to seq."""
         if reader := self._readers.get(job_id):
-            await reader.acknowledge(seq)
+            try:
+                await reader.acknowledge(seq)
+            except (DatabaseError, redis.RedisError, OSError) as error:
+                # The client was heard; what it has room for now comes with the next tick.
+                logger.warning("job %s is read from the next tick on: %r", job_id, error)

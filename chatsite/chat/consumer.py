@@ -32,6 +32,7 @@ class ChatConsumer(JobConsumer):
         super().__init__(*args, **kwargs)
         self._html: dict[UUID, HtmlReply] = {}
         self._wants_html = False
+        self._greeted_with: set[str] = set()
 
     def open(self) -> None:
         query = parse_qs(self.scope["query_string"].decode("latin-1"))
@@ -87,12 +88,16 @@ class ChatConsumer(JobConsumer):
             self.conversation = conversation
             await self._join()
         # The same id may come again on a socket of another conversation: its frames say which one they belong to.
+        if conversation == self.conversation:
+            # Before anything is read here, which may take as long as the reply.
+            await self._tell_others(job)
         await super().accepted(job)
-        if conversation != self.conversation:
-            return
+
+    async def _tell_others(self, job: Job) -> None:
+        assert self.conversation is not None
         try:
             await self.channel_layer.group_send(
-                conversation_group(conversation),
+                conversation_group(self.conversation),
                 {"type": "conversation.job", "job": str(job.pk), "from": self.channel_name},
             )
         except (redis.RedisError, OSError) as error:
@@ -101,7 +106,8 @@ class ChatConsumer(JobConsumer):
     async def group_message(self, message: dict[str, Any]) -> bool:
         if message["type"] != "conversation.job":
             return await super().group_message(message)
-        if message["from"] != self.channel_name:
+        # What stood in `hello` is known to the client, which may have seen a part of it on an earlier socket.
+        if message["from"] != self.channel_name and message["job"] not in self._greeted_with:
             job = await in_database(self.find, UUID(message["job"]))
             if job is not None:
                 await self.follow(job, announce_queued=True)
@@ -132,6 +138,7 @@ class ChatConsumer(JobConsumer):
             message__conversation_id=self.conversation,
             job__state__in=[Job.State.QUEUED, Job.State.RUNNING],
         ).select_related("job", "message")
+        self._greeted_with = {str(part.job_id) for part in parts}
         return [
             {
                 "job": str(part.job_id),

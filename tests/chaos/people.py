@@ -150,17 +150,22 @@ class Person:
     async def _read(self, socket: ClientConnection, reply: Reply, stop_at: int) -> None:
         leaves_at = reply.seq + self._random.randint(1, 60) if self._random.random() < 0.3 else 0
         last = time.monotonic()
+        is_followed = False
         while not reply.end:
             frame = json.loads(await asyncio.wait_for(socket.recv(), SILENCE_SECONDS))
             if frame["type"] == "error":
-                # Refused because something is down: a person would try again.
+                # Refused because something is down: a person would try again. What is followed goes on meanwhile.
                 await asyncio.sleep(self._random.uniform(0.2, 1.0))
-                await self._begin(socket, reply)
+                if not is_followed:
+                    await self._begin(socket, reply)
+                elif 0 < stop_at <= reply.seq:
+                    await socket.send(json.dumps({"type": "cancel", "job": reply.job}))
                 continue
             if frame.get("client_id") == reply.client_id:
                 reply.job, reply.conversation = frame["job"], frame["conversation"]
             if frame.get("job") != reply.job:
                 continue
+            is_followed = True
             reply.take(frame)
             if frame["type"] == "token":
                 reply.longest_gap = max(reply.longest_gap, time.monotonic() - last)

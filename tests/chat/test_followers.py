@@ -51,6 +51,25 @@ def test_a_second_socket_follows_a_running_reply(ada: Person, after: int) -> Non
             assert typing.text(job).endswith(second.text(job))
 
 
+def test_a_late_word_of_a_prompt_tells_nothing_twice(site: Site, ada: Person) -> None:
+    """Somebody who left a tab in the middle of a reply was shown it from its beginning again in the next one, when the
+    first tab's word to the others came late.
+    """
+    with ada.socket() as typing:
+        queued = typing.prompt("a b c d e", params={"max_new_tokens": 60})
+        job = queued["job"]
+        seen = typing.until(lambda frame: frame["type"] == "token" and frame["seq"] >= 10, job=job)
+    with ada.socket(queued["conversation"]) as second:
+        assert [active["job"] for active in second.hello["active"]] == [job]
+        with redis.Redis.from_url(site.up["redis_url"]) as client:
+            late = stream.wire({"type": "conversation.job", "job": job, "from": "the first tab"})
+            client.publish(f"asgi__group__conversation.{queued['conversation']}", late)
+        second.still_answers()
+        second.send("follow", job=job, after=seen["seq"], origin=seen["origin"])
+        second.end(job)
+        assert [frame["seq"] for frame in second.of(job, "token")] == list(range(seen["seq"] + 1, 61))
+
+
 @pytest.mark.parametrize("after", [0, 5, 12])
 def test_it_follows_a_reply_that_has_ended(ada: Person, after: int) -> None:
     with ada.socket() as socket:
