@@ -8,12 +8,15 @@ import asyncio
 import json
 import uuid
 
+from generation import queue
 from tests.benchmarks import rows, stamps
 from tests.benchmarks.figures import Figure, percentile
 from tests.benchmarks.stand import Process, Stand
 from tests.benchmarks.wire import Wire, connect
 
-NUM_TOKENS = 600
+NUM_TOKENS = {8: 600, 64: 600, 256: 1500}
+"""By the number of sequences: so many begin over several seconds, and must all run for a while."""
+
 TARGETS = {8: 5.0, 64: 20.0, 256: None}
 ACK_EVERY = 64
 
@@ -21,14 +24,14 @@ Received = dict[str, list[int]]
 """Each job's instants of arrival in order."""
 
 
-def measure(site: Stand, *, num_tokens: int = NUM_TOKENS) -> list[Figure]:
+def measure(site: Stand) -> list[Figure]:
     web, worker = site.start_web(), site.start_worker(max(TARGETS))
     processes = {"web": web, "worker": worker, "Redis": site.redis}
     received, cpu = {}, {}
     for number in TARGETS:
         cookies = rows.cookies(rows.people(number))
         before = {name: process.cpu_seconds for name, process in processes.items()}
-        received[number] = asyncio.run(_talk(web, cookies, num_tokens))
+        received[number] = asyncio.run(_talk(web, cookies, NUM_TOKENS[number]))
         cpu[number] = {name: process.cpu_seconds - before[name] for name, process in processes.items()}
     worker.stop()  # writes its stamps
     sent = stamps.read(site.folder)
@@ -36,7 +39,7 @@ def measure(site: Stand, *, num_tokens: int = NUM_TOKENS) -> list[Figure]:
     for number, target in TARGETS.items():
         figures += _figures(number, target, received[number], sent)
         figures += [
-            Figure(f"{number} sequences, {name}'s CPU time a token", seconds / number / num_tokens * 1e6, "µs")
+            Figure(f"{number} sequences, {name}'s CPU time a token", seconds / number / NUM_TOKENS[number] * 1e6, "µs")
             for name, seconds in cpu[number].items()
         ]
     return figures
@@ -63,9 +66,11 @@ def _figures(number: int, target: float | None, received: Received, sent: dict[s
 
 
 async def _talk(web: Process, cookies: list[str], num_tokens: int) -> Received:
-    """One prompt of each person at once, to the last token of all."""
+    """One prompt of each person, to the last token of all. They begin together, once all have been accepted."""
     received: Received = {}
-    unfinished, done = len(cookies), asyncio.Event()
+    jobs: set[str] = set()
+    unfinished = len(cookies)
+    accepted, done = asyncio.Event(), asyncio.Event()
 
     def take(wire: Wire, text: bytes, at: int) -> None:
         nonlocal unfinished
@@ -74,6 +79,10 @@ async def _talk(web: Process, cookies: list[str], num_tokens: int) -> Received:
             received.setdefault(frame["job"], []).append(at)
             if frame["seq"] % ACK_EVERY == 0:
                 wire.send(json.dumps({"type": "ack", "job": frame["job"], "seq": frame["seq"]}))
+        elif frame["type"] == "queued":
+            jobs.add(frame["job"])
+            if len(jobs) == len(cookies):
+                accepted.set()
         elif frame["type"] == "finished":
             unfinished -= 1
             if not unfinished:
@@ -81,11 +90,14 @@ async def _talk(web: Process, cookies: list[str], num_tokens: int) -> Received:
         elif frame["type"] in ("error", "failed", "snapshot"):
             raise RuntimeError(f"not what was asked for: {frame}")
 
+    await asyncio.to_thread(queue.pause, "gpu")
     wires = [await connect(web.port, "/ws/chat/new/", cookie, take) for cookie in cookies]
     params = {"max_new_tokens": num_tokens}
     for number, wire in enumerate(wires):
         text = f"prompt {number} of somebody who likes to read what was written before"
         wire.send(json.dumps({"type": "prompt", "id": str(uuid.uuid4()), "text": text, "params": params}))
+    await accepted.wait()
+    await asyncio.to_thread(queue.resume, "gpu")
     await done.wait()
     for wire in wires:
         wire.close()

@@ -39,6 +39,11 @@ class Process:
     def resident_bytes(self) -> int:
         return int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]) * _PAGE_BYTES
 
+    def stay_on(self, cores: set[int]) -> None:
+        """With all threads that it has."""
+        for thread in Path(f"/proc/{self._process.pid}/task").iterdir():
+            os.sched_setaffinity(int(thread.name), cores)
+
     def check(self) -> None:
         if self._process.poll() is not None:
             raise RuntimeError(f"a process ended: {self._log}\n{self._log.read_text()[-3000:]}")
