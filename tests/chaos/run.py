@@ -13,6 +13,10 @@ from tests.chaos.faults import Target, against
 from tests.chaos.people import Person, Reply
 from tests.site import Site
 
+TRIES = 3
+AS_BEFORE = 0.6
+"""The share of the first throughput that counts as what it was, on a machine that does other things too."""
+
 PATIENCE_SECONDS = 180.0
 """How long the last replies may take once nothing is attacked any more."""
 
@@ -55,7 +59,8 @@ async def chaos(target: Target, *, people: int, seconds: float, seed: int, pause
     crowd = [
         Person(number, site.url, cookie, seed, target.model, target.requests) for number, cookie in enumerate(cookies)
     ]
-    report.rates = (await _rate(crowd, seed), 0.0)
+    before = await _rate(crowd, seed, enough=float("inf"))
+    report.rates = (before, 0.0)
     report.before = await asyncio.to_thread(checks.measure, target)
     watch = checks.EpochWatch(site)
     began = time.monotonic()
@@ -70,7 +75,7 @@ async def chaos(target: Target, *, people: int, seconds: float, seed: int, pause
         talk.result()
     watch.stop()
     report.seconds = time.monotonic() - began
-    report.rates = (report.rates[0], await _rate(crowd, seed))
+    report.rates = (before, await _rate(crowd, seed, enough=AS_BEFORE * before))
     report.replies = [reply for person in crowd for reply in person.replies]
     stored = await asyncio.to_thread(checks.rows, site)
     report.handed_over = sum(row["epoch"] > 1 for row in stored.values())
@@ -97,10 +102,13 @@ async def _attack(
         await faults[name](target)
 
 
-async def _rate(crowd: list[Person], seed: int) -> float:
-    """Tokens per second over one reply for everyone at once; the better of two tries."""
-    rates = []
-    for _ in range(2):
+async def _rate(crowd: list[Person], seed: int, *, enough: float) -> float:
+    """Tokens per second over one reply for everyone at once: the best of some tries, until one is enough.
+
+    What else the machine does at that moment must not decide.
+    """
+    rates = [0.0]
+    while max(rates) < enough and len(rates) <= TRIES:
         chance = random.Random(seed)
         asks = [person.draw(chance) for person in crowd]
         began = time.monotonic()
@@ -118,7 +126,7 @@ def _leaks(report: Report, people: int) -> list[str]:
         allowed = 0 if name in checks.NEVER else before + 2 * people + 20
         if after > allowed:
             found.append(f"{name}: {before} before, {after} after")
-    if report.rates[1] < 0.6 * report.rates[0]:
+    if report.rates[1] < AS_BEFORE * report.rates[0]:
         found.append(f"{report.rates[0]:.1f} tokens/s before, {report.rates[1]:.1f} after")
     return found
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import random
 from pathlib import Path
 
 import pytest
@@ -11,13 +10,18 @@ from tests.chaos import targets
 from tests.chaos.run import chaos
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("attacked", [targets.one_worker, targets.two_workers], ids=["sqlite", "postgresql"])
-def test_it_loses_nothing_while_everything_is_killed(attacked: targets.Attacked, tmp_path: Path) -> None:
-    """Workers, web process, Redis and database are killed, frozen, emptied; every reply is exact all the same."""
-    seed = int(os.environ.get("CHAOS_SEED") or random.SystemRandom().randrange(10**6))
+@pytest.mark.parametrize(
+    ("attacked", "seed"),
+    [pytest.param(targets.one_worker, 1, id="sqlite"), pytest.param(targets.two_workers, 2, id="postgresql")],
+)
+def test_it_loses_nothing_while_everything_is_killed(attacked: targets.Attacked, seed: int, tmp_path: Path) -> None:
+    """Workers, web process, Redis and database are killed, frozen, emptied; every reply is exact all the same.
+
+    Each seed draws other faults first; CHAOS_SEED is taken instead.
+    """
+    seed = int(os.environ.get("CHAOS_SEED") or seed)
     with attacked(tmp_path, seed=seed, lease_seconds=3, rate=40, away_seconds=4) as target:
-        report = asyncio.run(chaos(target, people=8, seconds=60, seed=seed, pause=(1, 3)))
+        report = asyncio.run(chaos(target, people=8, seconds=45, seed=seed, pause=(1, 3)))
     print(report.table())
     assert not report.complaints, f"seed {seed}:\n" + "\n".join(report.complaints[:20])
     assert report.handed_over and report.replies
