@@ -145,6 +145,9 @@ class Job(models.Model):
             models.Index(fields=["-created_at"], name="job_newest"),
             models.Index(fields=["user", "-created_at"], name="job_user_newest"),
             models.Index(fields=["queue", "state"], name="job_queue_state"),
+            # For whoever looks for one by the id that a browser or Flower shows.
+            models.Index(fields=["task_id"], name="job_task"),
+            models.Index(fields=["client_id"], name="job_client_id", condition=Q(client_id__isnull=False)),
             # How long the latest replies took, for the forecast of the wait.
             models.Index(fields=["queue", "-ended_at"], name="job_queue_latest"),
         ]
