@@ -87,12 +87,50 @@ def test_it_cancels_a_running_job(slow_site: Site, sign_in: SignIn) -> None:
     expect(operator.locator(".field-state")).to_have_text("cancelled")
 
 
-def test_it_shows_queues_and_workers_read_only(site: Site, sign_in: SignIn) -> None:
+def test_it_shows_queues_and_workers_and_adds_none(site: Site, sign_in: SignIn) -> None:
     operator = operate(site, sign_in)
-    for name, words in (("queue", "gpu"), ("worker", "mock: ready")):
+    for name, words in (("queue", "open"), ("worker", "mock: ready")):
         operator.goto(f"{site.url}/admin/generation/{name}/")
         expect(operator.locator("#result_list")).to_contain_text(words)
-        expect(operator.locator("#content .addlink, #content .action-select")).to_have_count(0)
+        expect(operator.locator("#content .addlink")).to_have_count(0)
+
+
+def run_action(page: Page, address: str, action: str) -> None:
+    """On all rows of that list; none of them is changed by opening it."""
+    page.goto(address)
+    page.locator("#action-toggle").check()
+    page.locator("select[name=action]").select_option(action)
+    page.get_by_role("button", name="Run").or_(page.get_by_role("button", name="Go")).click()
+
+
+def test_it_pauses_a_queue_and_tells_who_waits(slow_site: Site, sign_in: SignIn) -> None:
+    operator, running, waiting = operate(slow_site, sign_in), sign_in(slow_site), sign_in(slow_site)
+    queues = f"{slow_site.url}/admin/generation/queue/"
+    say(running.page, numbered(12))
+    expect_begun(running.page, "w3")
+    run_action(operator, queues, "pause")
+    try:
+        expect(operator.locator(".messagelist")).to_have_text("Queues: 1 paused.")
+        expect(operator.locator(".field-status")).to_have_text("paused")
+        say(waiting.page, numbered(2))
+        expect(reply(waiting.page).locator(".status")).to_contain_text("paused")
+        expect_state(running.page, "finished")
+        expect(reply(waiting.page)).to_have_attribute("data-state", "queued")
+    finally:
+        run_action(operator, queues, "resume")
+    expect(operator.locator(".messagelist")).to_have_text("Queues: 1 resumed.")
+    expect_state(waiting.page, "finished")
+
+
+def test_it_keeps_each_job_on_one_line(slow_site: Site, sign_in: SignIn) -> None:
+    """A long prompt made a tower of its row, as high as the window."""
+    operator, person = operate(slow_site, sign_in), sign_in(slow_site)
+    say(person.page, "a prompt of many words that fits no column of any list " * 20)
+    list_jobs_of(operator, slow_site, person)
+    heights = operator.locator("#result_list tbody tr > *").evaluate_all("all => all.map((each) => each.offsetHeight)")
+    assert max(heights) < 50
+    person.page.locator("#stop").click()
+    expect_state(person.page, "cancelled")
 
 
 def test_it_counts_what_runs(slow_site: Site, sign_in: SignIn) -> None:
