@@ -185,8 +185,10 @@ def _stopped(claim: Claim, output: Output, writer: TokenWriter, counts: dict[str
         case StopCause.LOST:
             logger.warning("job %s went on elsewhere; epoch %d writes nothing more", job.pk, job.epoch)
         case StopCause.DRAIN:
-            # The prompt's count for the ledger, should nobody run it again; its tokens follow from `last_seq`.
-            fields = {"text": output.text, "last_seq": len(output.entries) + 1} | _prompt_count(claim)
+            fields: dict[str, Any] = {"text": output.text, "last_seq": len(output.entries) + 1}
+            if "prompt_tokens" in counts:
+                # For the ledger, should nobody run it again; the reply's tokens follow from `last_seq`.
+                fields["prompt_tokens"] = counts["prompt_tokens"]
             with_database(lambda: queue.put_back(job.pk, job.epoch, drained=True, **fields))
         case StopCause.DEADLINE:
             limit = conf.job_timeout_seconds()
@@ -207,19 +209,12 @@ def _fail(
     output = claim.output
     logger.error("job %s failed: %s", claim.job.pk, message, exc_info=error)
     details = "".join(traceback.format_exception(error)) if error else ""
-    fields: dict[str, Any] = {"error_code": code, "error_message": message, "error_traceback": details}
-    if output is not None:
-        fields |= {"completion_tokens": len(output.ids)} | _prompt_count(claim)
-    fields |= counts or {}
+    fields = {"error_code": code, "error_message": message, "error_traceback": details, **(counts or {})}
     if output is None:
         with_database(lambda: queue.end(claim.job.pk, claim.job.epoch, Job.State.FAILED, **fields))
         return
     marker = {"type": "failed", "seq": len(output.entries) + 1, "code": code, "message": message}
     _finalise(claim, output, writer, Job.State.FAILED, marker, **fields)
-
-
-def _prompt_count(claim: Claim) -> dict[str, int]:
-    return {"prompt_tokens": claim.sequence.num_prompt} if claim.sequence is not None else {}
 
 
 def _finalise(

@@ -10,11 +10,13 @@ from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from generation import ledger, queue, reaper
+from generation import ledger, queue, reaper, running
+from generation.engine import ModelSpec, load_engine
 from generation.models import Job, TokenUse
+from generation.running import Claim
 from tests.generation.asking import ask, claim, in_threads
 from tests.generation.rows import make_job, make_worker, running_job
-from tests.generation.token_writers import PATIENCE_SECONDS, started_workers
+from tests.generation.token_writers import PATIENCE_SECONDS, claimed_again, started_workers
 
 State = Job.State
 PEOPLE = ("ada", "bob", "eve")
@@ -205,4 +207,54 @@ def test_it_charges_what_a_dead_worker_wrote_of_a_cancelled_job() -> None:
         dead.writer.release(output)
         assert output.flushed.wait(PATIENCE_SECONDS)
         assert reaper.bring_back(job)
+    assert used() == {"ada": 4}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_it_charges_what_was_written_of_a_job_that_is_given_up() -> None:
+    job = running_job(completion_tokens=4)
+    with started_workers() as start:
+        dead = start()
+        output = dead.open(job)
+        dead.write(output, 1, 4)
+        dead.writer.release(output)
+        assert output.flushed.wait(PATIENCE_SECONDS)
+        Job.objects.update(attempt=queue.MAX_ATTEMPTS)
+        running.run(Claim(claimed_again(job)), load_engine(ModelSpec("mock", "mock:"), slots=1), start().writer)
+    job.refresh_from_db()
+    assert (job.state, job.error_code, job.completion_tokens) == (State.FAILED, "worker_lost", 4)
+    assert used() == {"ada": 4}
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("kind", ["cancelled", "failed"])
+def test_it_charges_what_was_written_when_only_the_marker_tells_of_the_end(kind: str) -> None:
+    """An end that the database lost with its last second was charged in the same second."""
+    job = running_job()
+    with started_workers() as start:
+        writer = start()
+        output = writer.open(job)
+        writer.write(output, 1, 4)
+        writer.writer.end(output, {"type": kind, "seq": 5, "code": "deadline", "message": "It took too long."})
+        writer.writer.release(output)
+        assert output.flushed.wait(PATIENCE_SECONDS)
+        running.run(Claim(claimed_again(job)), load_engine(ModelSpec("mock", "mock:"), slots=1), start().writer)
+    job.refresh_from_db()
+    assert (job.state, job.completion_tokens) == (kind, 4)
+    assert used() == {"ada": 4}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_it_takes_no_end_marker_for_a_token() -> None:
+    job = running_job(cancel_requested_at=timezone.now())
+    with started_workers() as start:
+        writer = start()
+        output = writer.open(job)
+        writer.write(output, 1, 4)
+        writer.writer.end(output, {"type": "cancelled", "seq": 5})
+        writer.writer.release(output)
+        assert output.flushed.wait(PATIENCE_SECONDS)
+    assert reaper.bring_back(job)
+    job.refresh_from_db()
+    assert (job.last_seq, job.completion_tokens) == (5, 4)
     assert used() == {"ada": 4}

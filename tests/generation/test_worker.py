@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from generation import queue
 from generation.delivery import stream
-from generation.models import Job, Worker
+from generation.models import Job, TokenUse, Worker
 from tests.generation.asking import ask
 from tests.generation.rows import make_job
 from tests.generation.workers import CeleryWorker, has_ended, num_written, repeated, wait_until
@@ -111,13 +111,14 @@ def test_it_hands_a_running_job_on_when_it_is_told_to_stop(start: Start) -> None
     wait_until(lambda: num_written(job) >= 5)
     assert first.end(signal.SIGTERM) == 0
     job.refresh_from_db()
-    assert (job.state, job.worker, job.attempt) == (State.QUEUED, None, 0)
+    assert (job.state, job.worker, job.attempt, job.prompt_tokens) == (State.QUEUED, None, 0, 5)
     assert len(job.text.split()) >= 5 and repeated("one two three four five", 40).startswith(job.text)
     assert Worker.objects.get().stopped_at is not None
     start("second", 1)
     wait_until(lambda: has_ended(job))
     check_reply(job, "one two three four five", 40)
     assert (job.epoch, job.attempt, job.origin) == (2, 1, 1)
+    assert TokenUse.objects.get().tokens == 5 + 40
 
 
 def test_it_goes_on_from_the_next_token_after_a_worker_was_killed(start: Start) -> None:
@@ -131,6 +132,7 @@ def test_it_goes_on_from_the_next_token_after_a_worker_was_killed(start: Start) 
         wait_until(lambda job=job: has_ended(job))
         check_reply(job, f"{name} says this", 60)
         assert (job.epoch, job.origin) == (2, 1)
+        assert TokenUse.objects.get(user=job.user).tokens == 3 + 60
 
 
 def test_it_gives_each_of_many_people_only_their_own_words(start: Start) -> None:
