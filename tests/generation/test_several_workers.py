@@ -12,7 +12,7 @@ from generation import admission, instants, queue
 from generation.delivery import stream
 from generation.models import Job, Worker
 from tests.generation.asking import ask
-from tests.generation.workers import CeleryWorker, wait_until
+from tests.generation.workers import CeleryWorker, num_written, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -86,13 +86,17 @@ def test_two_workers_on_one_host_are_two_rows_and_outlive_each_other(start: Star
     assert (one.host, one.boot_id, one.pid_namespace) == (two.host, two.boot_id, two.pid_namespace)
     assert (one.pid, two.pid) == (first.process.pid, second.process.pid)
     jobs = [ask(f"person{number}", params={"max_new_tokens": 60}) for number in range(2)]
-    wait_until(lambda: Job.objects.filter(state=State.RUNNING).count() == 2)
-    kept = Job.objects.get(worker=two)
+    wait_until(lambda: all(num_written(job) >= 5 for job in jobs))
+    kept, moved = Job.objects.get(worker=two), Job.objects.get(worker=one)
     first.end(signal.SIGKILL)
     wait_until(all_have_ended)
     assert {job.pk for job in Job.objects.filter(worker=two, state=State.FINISHED)} == {job.pk for job in jobs}
     kept.refresh_from_db()
-    assert kept.epoch == 1
+    moved.refresh_from_db()
+    assert (kept.epoch, moved.epoch) == (1, 2)
+    # Its seconds are those of the second run, so it says how many tokens those are for.
+    assert "tokens" not in kept.timings
+    assert 0 < moved.timings["tokens"] <= moved.completion_tokens - 5
     assert Worker.objects.filter(hostname="device1@test", stopped_at=None).exists()
 
 
