@@ -219,7 +219,7 @@ def test_it_charges_what_was_written_of_a_job_that_is_given_up() -> None:
         dead.write(output, 1, 4)
         dead.writer.release(output)
         assert output.flushed.wait(PATIENCE_SECONDS)
-        Job.objects.update(attempt=queue.MAX_ATTEMPTS)
+        job.attempt = queue.MAX_ATTEMPTS
         running.run(Claim(claimed_again(job)), load_engine(ModelSpec("mock", "mock:"), slots=1), start().writer)
     job.refresh_from_db()
     assert (job.state, job.error_code, job.completion_tokens) == (State.FAILED, "worker_lost", 4)
