@@ -126,6 +126,7 @@ def test_it_keeps_each_job_on_one_line(slow_site: Site, sign_in: SignIn) -> None
     """A long prompt made a tower of its row, as high as the window."""
     operator, person = operate(slow_site, sign_in), sign_in(slow_site)
     say(person.page, "a prompt of many words that fits no column of any list " * 20)
+    expect(reply(person.page)).to_have_attribute("data-job", re.compile(".+"))
     list_jobs_of(operator, slow_site, person)
     heights = operator.locator("#result_list tbody tr > *").evaluate_all("all => all.map((each) => each.offsetHeight)")
     assert max(heights) < 50

@@ -4,7 +4,7 @@ import asyncio
 import re
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +14,7 @@ import redis
 
 from tests.across_hosts import hosts
 from tests.across_hosts.site import LEASE_SECONDS, MAX_WAIT_SECONDS, SpreadSite, spread_site
-from tests.chaos import checks
+from tests.chaos import checks, scripts
 from tests.chaos.people import Person, Reply
 from tests.site import PATIENCE_SECONDS, Lines
 
@@ -63,7 +63,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SpreadSite]:
 
 @pytest.fixture(scope="module")
 def people(site: SpreadSite) -> list[Person]:
-    return [Person(number, site.url, cookie, 0, stops=0) for number, cookie in enumerate(site.cookies(12))]
+    return [
+        Person(number, site.url, cookie, 0, scripts.words, deque()) for number, cookie in enumerate(site.cookies(12))
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +80,7 @@ async def _cut(site: SpreadSite, people: list[Person], watch: checks.EpochWatch)
     # `one` takes two at once, so the next two can only run on the other, which has room for all four.
     for name, concurrency, some in (("one", 2, people[:2]), ("two", 4, people[2:])):
         await asyncio.to_thread(site.start_worker, name, concurrency)
-        asking += [asyncio.create_task(person.ask("", NUM_WORDS)) for person in some]
+        asking += [asyncio.create_task(person.ask(scripts.echoed(NUM_WORDS))) for person in some]
         await _until(lambda some=some: all(person.replies and person.replies[0].seq > 20 for person in some))
     replies = [person.replies[0] for person in people]
     lines = site.logs["one"]
@@ -106,7 +108,7 @@ async def _until(condition: Callable[[], bool]) -> None:
 
 
 async def _ask(person: Person, num_words: int) -> Reply:
-    return await asyncio.wait_for(person.ask("", num_words), PATIENCE_SECONDS)
+    return await asyncio.wait_for(person.ask(scripts.echoed(num_words)), PATIENCE_SECONDS)
 
 
 async def _in_line(site: SpreadSite, people: list[Person]) -> list[Reply]:
@@ -151,7 +153,7 @@ def test_it_delivers_and_stores_each_reply_exactly(site: SpreadSite, cut: Cut) -
         for reply in cut.replies:
             entries = client.xrange(f"generation:tokens:{reply.job}")
             assert [seq for seq, _ in entries] == [b"%d-0" % seq for seq in range(1, NUM_WORDS + 2)]
-            assert b"".join(fields[b"t"] for _, fields in entries).decode() == reply.expected
+            assert b"".join(fields[b"t"] for _, fields in entries).decode() == reply.ask.expected
 
 
 def test_it_refuses_what_the_host_writes_when_it_is_back(site: SpreadSite, cut: Cut) -> None:

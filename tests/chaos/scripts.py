@@ -46,14 +46,15 @@ def nonced(num_words: int, *, also: str = "") -> str:
     return " ".join([f"{nonce}.{word}" for word in range(num_words)] + [also] * bool(also))
 
 
+def echoed(num_words: int) -> Ask:
+    """A prompt that the model `mock` repeats once."""
+    text = nonced(num_words)
+    return Ask(text, text, {"max_new_tokens": num_words})
+
+
 def words(chance: random.Random) -> Script:
     """A conversation with the model `mock`."""
-    script = []
-    for _ in range(chance.randint(1, 3)):
-        num_words = chance.randint(10, 80)
-        text = nonced(num_words)
-        script.append(Ask(text, text, {"max_new_tokens": num_words}))
-    return script
+    return [echoed(chance.randint(10, 80)) for _ in range(chance.randint(1, 3))]
 
 
 _TOPICS = (

@@ -1,0 +1,10 @@
+"""Everything is killed around two workers on PostgreSQL."""
+
+from pathlib import Path
+
+from tests.chaos import short_form, targets
+
+
+def test_it_loses_nothing_while_everything_is_killed(tmp_path: Path) -> None:
+    """Workers, web process, Redis and database are killed, frozen, emptied; every reply is exact all the same."""
+    short_form.check(targets.two_workers, 2, tmp_path)
