@@ -114,7 +114,8 @@ def test_it_claims_a_job_next_that_was_moved_to_the_front() -> None:
         return number
 
     num_moved = race(move, take)[-1]
-    assert not passed
+    # A claim may well take a job that was moved even later.
+    assert not [job for job, _ in passed if job not in front]
     assert num_moved > 5
     assert not Job.objects.exclude(state=State.RUNNING).exists()
 
