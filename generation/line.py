@@ -15,12 +15,14 @@ import threading
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from django.db import connection, transaction
 from django.db.models import Max, Min, Q, QuerySet
 
+from generation import conf
 from generation.models import Job, Priority, Queue
 
 TURN = 100
@@ -59,6 +61,20 @@ def _locked(queue_name: str) -> Queue:
 def waiting(queue_name: str) -> QuerySet[Job]:
     """The line, first in line first."""
     return Job.objects.filter(queue_id=queue_name, state=Job.State.QUEUED).order_by("order_key", "arrival")
+
+
+def max_wait_seconds(queue: Queue) -> float:
+    return conf.max_wait_seconds() if queue.max_wait_seconds is None else queue.max_wait_seconds
+
+
+def overdue(queue: Queue, now: datetime) -> QuerySet[Job]:
+    """Those who have waited longer than their queue allows without ever starting."""
+    oldest = now - timedelta(seconds=max_wait_seconds(queue))
+    return waiting(queue.name).filter(first_started_at=None, queued_at__lt=oldest)
+
+
+def is_overdue(job: Job, queue: Queue, now: datetime) -> bool:
+    return job.first_started_at is None and (now - job.queued_at).total_seconds() > max_wait_seconds(queue)
 
 
 def start_of(job: Job) -> int:

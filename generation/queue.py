@@ -8,7 +8,7 @@ person in the same transaction.
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
@@ -16,10 +16,11 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.db.models.functions import Greatest
 
-from generation import admission, conf, instants, ledger, line, notices
+from generation import admission, instants, ledger, line, notices
 from generation.admission import Refused
 from generation.line import position_of, positions
 from generation.models import Job, Priority, Queue, Worker
+from generation.steering import drain, pause, resume, undrain
 
 __all__ = [
     "Refused",
@@ -40,6 +41,9 @@ __all__ = [
 ]
 
 State = Job.State
+SIGNALS = {State.FINISHED: "job_finished", State.FAILED: "job_failed", State.CANCELLED: "job_cancelled"}
+"""What Django's receivers hear of an end."""
+
 MAX_FAILED_AT_ONCE = 100
 """The line is locked meanwhile; the next tick fails the rest."""
 
@@ -117,7 +121,7 @@ def claim(
         if queue.paused or not Worker.objects.filter(pk=worker.pk, draining=False, stopped_at=None).exists():
             return None
         while job := line.head(queue_name, models):
-            if not _has_waited_too_long(job, queue, now):
+            if not line.is_overdue(job, queue, now):
                 break
             _expire(job, queue, now)
         if job is None or (job.attempt == MAX_ATTEMPTS - 1 and not last_attempts):
@@ -161,12 +165,7 @@ def end(job_id: uuid.UUID, epoch: int, state: Job.State, **fields: Any) -> bool:
         )
         if changed:
             ledger.charge(job_id, now)
-            signal = {
-                State.FINISHED: "job_finished",
-                State.FAILED: "job_failed",
-                State.CANCELLED: "job_cancelled",
-            }
-            transaction.on_commit(lambda: notices.changed_id(job_id, signal=signal[state]))
+            transaction.on_commit(lambda: notices.changed_id(job_id, signal=SIGNALS[state]))
     return bool(changed)
 
 
@@ -200,16 +199,7 @@ def cancel(job: Job) -> bool:
     """Cancel a job. True if it is final now; a running one is asked to stop, and its worker writes the end."""
     now = instants.now()
     with line.changing(job.queue_id):
-        if Job.objects.filter(pk=job.pk, state=State.QUEUED).update(
-            state=State.CANCELLED, ended_at=now, cancel_requested_at=now
-        ):
-            if job.epoch:
-                _charge_what_was_written(job.pk, now)
-            job.refresh_from_db()
-            line.give_back(job)
-            transaction.on_commit(lambda: notices.changed(job, signal="job_cancelled"))
-            if job.epoch:
-                transaction.on_commit(lambda: notices.shorten_stream(job.pk))
+        if _end_waiting(job, State.CANCELLED, now, cancel_requested_at=now):
             return True
         asked = Job.objects.filter(pk=job.pk, state=State.RUNNING, cancel_requested_at=None).update(
             cancel_requested_at=now
@@ -267,70 +257,14 @@ def move_to_front(job: Job) -> bool:
     return bool(moved)
 
 
-def pause(queue_name: str) -> bool:
-    """No job of this queue starts until `resume`; running ones go on. False if it was paused already."""
-    with line.changing(queue_name) as queue:
-        return bool(Queue.objects.filter(pk=queue.pk, paused=False).update(paused=True))
-
-
-def resume(queue_name: str) -> bool:
-    """Let jobs of this queue start again; False if it wasn't paused."""
-    with line.changing(queue_name) as queue:
-        changed = Queue.objects.filter(pk=queue.pk, paused=True).update(paused=False)
-        transaction.on_commit(lambda: notices.wake(queue_name))
-    return bool(changed)
-
-
-def drain(worker: Worker) -> bool:
-    """The worker claims no more; what it runs goes on. False if it has stopped or drains already."""
-    # Under the lock that claims take: none that began before is committed after this returned.
-    with line.changing(worker.queue):
-        return bool(Worker.objects.filter(pk=worker.pk, stopped_at=None, draining=False).update(draining=True))
-
-
-def undrain(worker: Worker) -> bool:
-    """The worker claims again; False if it has stopped or doesn't drain."""
-    with line.changing(worker.queue) as queue:
-        changed = Worker.objects.filter(pk=worker.pk, stopped_at=None, draining=True).update(draining=False)
-        if changed:
-            transaction.on_commit(lambda: notices.wake(queue.name))
-    return bool(changed)
-
-
 def expire(queue_name: str) -> int:
     """End every job that has waited longer than its queue allows without ever starting; how many."""
     now = instants.now()
     queue = Queue.objects.filter(pk=queue_name).first()
-    if queue is None or not _too_old(queue_name, _oldest_allowed(queue, now)).exists():
+    if queue is None or not line.overdue(queue, now).exists():
         return 0
     with line.changing(queue_name) as queue:
-        late = list(_too_old(queue_name, _oldest_allowed(queue, now)))
-        for job in late:
-            _expire(job, queue, now)
-    return len(late)
-
-
-def _too_old(queue_name: str, oldest: datetime) -> Any:
-    return line.waiting(queue_name).filter(first_started_at=None, queued_at__lt=oldest)
-
-
-def _max_wait_seconds(queue: Queue) -> float:
-    return conf.max_wait_seconds() if queue.max_wait_seconds is None else queue.max_wait_seconds
-
-
-def _oldest_allowed(queue: Queue, now: datetime) -> datetime:
-    return now - timedelta(seconds=_max_wait_seconds(queue))
-
-
-def _has_waited_too_long(job: Job, queue: Queue, now: datetime) -> bool:
-    return job.first_started_at is None and job.queued_at < _oldest_allowed(queue, now)
-
-
-def _expire(job: Job, queue: Queue, now: datetime) -> None:
-    message = f"Its turn did not come within {_max_wait_seconds(queue):g} s, the longest that a prompt may wait."
-    Job.objects.filter(pk=job.pk, state=State.QUEUED).update(state=State.EXPIRED, ended_at=now, error_message=message)
-    line.give_back(job)
-    transaction.on_commit(lambda: notices.changed_id(job.pk))
+        return sum(_expire(job, queue, now) for job in line.overdue(queue, now))
 
 
 def fail_waiting(
@@ -346,20 +280,35 @@ def fail_waiting(
             return 0
         stuck = line.waiting(queue_name).filter(model=model, queued_at__lte=queued_before).select_related("user")
         return sum(
-            _fail(job, now, error_code=code, error_message=message_for(job.user), error_traceback=details)
+            _end_waiting(
+                job,
+                State.FAILED,
+                now,
+                error_code=code,
+                error_message=message_for(job.user),
+                error_traceback=details,
+            )
             for job in sorted(stuck[:MAX_FAILED_AT_ONCE], key=attrgetter("user_id"))  # for the ledger
         )
 
 
-def _fail(job: Job, now: datetime, **fields: str) -> bool:
-    changed = Job.objects.filter(pk=job.pk, state=State.QUEUED).update(state=State.FAILED, ended_at=now, **fields)
-    if changed:
-        line.give_back(job)
-        transaction.on_commit(lambda: notices.changed_id(job.pk, signal="job_failed"))
-        if job.epoch:
-            _charge_what_was_written(job.pk, now)
-            transaction.on_commit(lambda: notices.shorten_stream(job.pk))
-    return bool(changed)
+def _expire(job: Job, queue: Queue, now: datetime) -> bool:
+    limit = line.max_wait_seconds(queue)
+    message = f"Its turn did not come within {limit:g} s, the longest that a prompt may wait."
+    return _end_waiting(job, State.EXPIRED, now, error_message=message)
+
+
+def _end_waiting(job: Job, state: Job.State, now: datetime, **fields: Any) -> bool:
+    """End a job that waits, and hand its turn on; False if it doesn't wait. Needs the queue's lock."""
+    if not Job.objects.filter(pk=job.pk, state=State.QUEUED).update(state=state, ended_at=now, **fields):
+        return False
+    job.refresh_from_db()
+    line.give_back(job)
+    if job.epoch:
+        _charge_what_was_written(job.pk, now)
+        transaction.on_commit(lambda: notices.shorten_stream(job.pk))
+    transaction.on_commit(lambda: notices.changed(job, signal=SIGNALS.get(state, "")))
+    return True
 
 
 def _charge_what_was_written(job_id: uuid.UUID, now: datetime) -> None:

@@ -21,7 +21,7 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-from tests.site import Site
+from tests.site import Site, running
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = [
@@ -101,10 +101,8 @@ def slow_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """
     models = "mock=mock:?rate=10 slow=mock:?rate=4"
     site = Site(tmp_path_factory.mktemp("slow"), "--concurrency", "2", "--no-flower", GENERATION_MODELS=models)
-    try:
-        yield site.start()
-    finally:
-        site.stop()
+    with running(site):
+        yield site
 
 
 @pytest.fixture(scope="module")

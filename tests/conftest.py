@@ -12,7 +12,7 @@ environment.prepare()
 django.setup()
 
 from tests.browser import browser, sign_in, slow_site  # noqa: E402, F401
-from tests.site import Site  # noqa: E402
+from tests.site import Site, running  # noqa: E402
 
 
 @pytest.fixture
@@ -34,7 +34,5 @@ def start_site(tmp_path: Path) -> Iterator[Callable[..., Site]]:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """One running site with the model `mock`, four at a time, for all tests that don't break it."""
     site = Site(tmp_path_factory.mktemp("site"))
-    try:
-        yield site.start()
-    finally:
-        site.stop()
+    with running(site):
+        yield site

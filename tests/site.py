@@ -8,7 +8,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -40,6 +41,17 @@ def wait_until_gone(pid: int, seconds: float = PATIENCE_SECONDS) -> None:
 
 def is_running(pid: int) -> bool:
     return process_identity.start_time(pid) is not None
+
+
+@contextmanager
+def frozen(pid: int) -> Iterator[None]:
+    """The process does nothing meanwhile; it may have been killed before it goes on."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
 
 
 class Lines:
@@ -161,6 +173,13 @@ class Site:
         self.lines.wait_for_end() if number != signal.SIGKILL else None
         return status
 
+    @contextmanager
+    def unsupervised(self) -> Iterator[None]:
+        """What dies meanwhile stays dead: `up` sees it afterwards."""
+        assert self.process is not None
+        with frozen(self.process.pid):
+            yield
+
     def stop(self) -> int:
         """End it if it still runs."""
         if self.process is None:
@@ -168,3 +187,13 @@ class Site:
         if self.process.poll() is None:
             return self.signal(signal.SIGTERM)
         return self.process.returncode
+
+
+@contextmanager
+def running(site: Site) -> Iterator[Site]:
+    """From its start to its end; then what it printed is printed, for a test that failed."""
+    try:
+        yield site.start()
+    finally:
+        site.stop()
+        print(site.lines.text)

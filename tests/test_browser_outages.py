@@ -21,7 +21,7 @@ from tests.browser import (
     say,
     sign_in_link,
 )
-from tests.site import Site
+from tests.site import Site, frozen, running
 
 SignIn = Callable[..., Person]
 StartSite = Callable[..., Site]
@@ -45,10 +45,8 @@ RECORD = """() => {
 def shaken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """One site for every outage that ends without a trace."""
     site = Site(tmp_path_factory.mktemp("shaken"), "--no-flower", **RATE, GENERATION_LEASE_SECONDS="3")
-    try:
-        yield site.start()
-    finally:
-        site.stop()
+    with running(site):
+        yield site
 
 
 @contextmanager
@@ -80,15 +78,6 @@ def database_locked(site: Site) -> Iterator[None]:
     with closing(sqlite3.connect(site.var / "db.sqlite3", isolation_level=None)) as database:
         database.execute("BEGIN IMMEDIATE")
         yield
-
-
-@contextmanager
-def frozen(pid: int) -> Iterator[None]:
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 def expect_said(page: Page, text: str) -> None:

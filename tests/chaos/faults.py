@@ -7,7 +7,7 @@ import shutil
 import signal
 import sqlite3
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ import redis
 
 from tests.chaos import scripts
 from tests.chaos.scripts import Ask
+from tests.mock_words import repeated
 from tests.site import Site
 
 Fault = Callable[["Target"], Awaitable[None]]
@@ -72,23 +73,11 @@ def freezing(name: str, leases: float) -> Fault:
     return fault
 
 
-@contextlib.asynccontextmanager
-async def _not_restarted(target: Target) -> AsyncIterator[None]:
-    """What dies here stays dead: the supervisor sees it afterwards."""
-    supervisor = target.site.process
-    assert supervisor is not None
-    _signal(supervisor.pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        _signal(supervisor.pid, signal.SIGCONT)
-
-
 def away(name: str) -> Fault:
     """Killed, and started again only after a while."""
 
     async def fault(target: Target) -> None:
-        async with _not_restarted(target):
+        with target.site.unsupervised():
             _signal(target.pid(name), signal.SIGKILL)
             await asyncio.sleep(target.away_seconds)
 
@@ -97,7 +86,7 @@ def away(name: str) -> Fault:
 
 async def lose_redis_file(target: Target) -> None:
     """Killed, and its append-only file is gone: it begins with nothing."""
-    async with _not_restarted(target):
+    with target.site.unsupervised():
         _signal(target.pid("redis"), signal.SIGKILL)
         await asyncio.sleep(0.5)
         for kept in (target.site.var / "redis").glob("appendonly*"):  # a file, a folder since Redis 7
@@ -162,7 +151,7 @@ def asking(word: str, *, fails_with: str = "", num_words: int = 30, idle_seconds
 
     async def fault(target: Target) -> None:
         text = scripts.nonced(12, also=word)
-        expected = scripts.repeated(text, num_words)
+        expected = repeated(text, num_words)
         target.requests.append(Ask(text, expected, {"max_new_tokens": num_words}, fails_with, idle_seconds))
 
     return fault

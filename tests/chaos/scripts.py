@@ -34,12 +34,6 @@ Script = list[Ask]
 Scripts = Callable[[random.Random], Script]
 
 
-def repeated(text: str, num_words: int) -> str:
-    """What the model `mock` answers."""
-    words = text.split()
-    return " ".join(words[number % len(words)] for number in range(num_words))
-
-
 def nonced(num_words: int, *, also: str = "") -> str:
     """A prompt like no other, each word of which says whose it is."""
     nonce = uuid4().hex[:8]

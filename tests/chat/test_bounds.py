@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from tests.chat.sockets import Frame, Person, Socket, people, rows
-from tests.site import Site
+from tests.site import Site, running
 
 CHARS, MESSAGES, WAITING = 40, 4, 2
 
@@ -22,10 +22,8 @@ def bounded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         "GENERATION_MAX_QUEUE_SIZE": str(WAITING),
     }
     site = Site(tmp_path_factory.mktemp("bounded"), "--concurrency", "1", "--no-flower", **environ)
-    try:
-        yield site.start()
-    finally:
-        site.stop()
+    with running(site):
+        yield site
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from tests.chat.sockets import ENDS, Frame, Socket, job_row, people, rows
-from tests.site import Site
+from tests.site import Site, running
 
 
 @pytest.fixture(scope="module")
@@ -19,10 +19,8 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A site that writes two replies at once, 25 tokens a second each."""
     environ = {"GENERATION_MODELS": "mock=mock:?rate=25"}
     site = Site(tmp_path_factory.mktemp("pair"), "--concurrency", "2", "--no-flower", **environ)
-    try:
-        yield site.start()
-    finally:
-        site.stop()
+    with running(site):
+        yield site
 
 
 class Listeners:

@@ -11,16 +11,14 @@ import redis
 from generation.outages import Outages
 from tests.chat.sockets import Socket, open_socket, people, rows
 from tests.generation.rows import make_worker
-from tests.site import Site
+from tests.site import Site, running
 
 
 @pytest.fixture(scope="module")
 def shaken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     site = Site(tmp_path_factory.mktemp("shaken"), "--no-flower")
-    try:
-        yield site.start()
-    finally:
-        site.stop()
+    with running(site):
+        yield site
 
 
 def until_told(socket: Socket, *codes: str) -> None:
@@ -44,17 +42,13 @@ def test_a_socket_is_told_what_is_down_and_that_it_is_over(shaken: Site) -> None
 def test_a_socket_that_cannot_be_served_says_why_and_closes(shaken: Site) -> None:
     """It failed in the handshake, as if nobody were there."""
     (ada,) = people(shaken)
-    supervisor, before = shaken.process.pid if shaken.process else 0, shaken.lines.count
-    with ada.socket() as witness:
-        os.kill(supervisor, signal.SIGSTOP)  # so that Redis isn't started again
-        try:
-            os.kill(shaken.up["pids"]["redis"], signal.SIGKILL)
-            until_told(witness, "redis")
-            with open_socket(shaken, **ada.headers) as socket:
-                assert socket.next()["problems"][0]["code"] == "redis"
-                assert socket.close_code() == 4503
-        finally:
-            os.kill(supervisor, signal.SIGCONT)
+    before = shaken.lines.count
+    with ada.socket() as witness, shaken.unsupervised():
+        os.kill(shaken.up["pids"]["redis"], signal.SIGKILL)
+        until_told(witness, "redis")
+        with open_socket(shaken, **ada.headers) as socket:
+            assert socket.next()["problems"][0]["code"] == "redis"
+            assert socket.close_code() == 4503
     shaken.lines.wait_for("started again: redis", after=before)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.site import Site
+from tests.site import Site, running
 
 CONCURRENCY = 4
 LEASE_SECONDS = 2
@@ -23,11 +23,8 @@ ENVIRONMENT = {
 def faulty_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """One for all tests that leave its processes alive."""
     site = Site(tmp_path_factory.mktemp("faulty"), "--no-flower", "--concurrency", str(CONCURRENCY), **ENVIRONMENT)
-    try:
-        yield site.start()
-    finally:
-        site.stop()
-        print(site.lines.text)
+    with running(site):
+        yield site
 
 
 @pytest.fixture

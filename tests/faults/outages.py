@@ -3,12 +3,11 @@
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import redis
 
-from tests.site import Site
+from tests.site import Site, frozen
 
 
 def restart_redis(site: Site) -> None:
@@ -20,26 +19,16 @@ def restart_redis(site: Site) -> None:
 
 def keep_redis_down(site: Site, seconds: float) -> None:
     """Kill it and let the supervisor start the next one only so much later."""
-    assert site.process is not None
     before = site.lines.count
-    os.kill(site.process.pid, signal.SIGSTOP)
-    try:
+    with site.unsupervised():
         os.kill(site.up["pids"]["redis"], signal.SIGKILL)
         threading.Event().wait(seconds)
-    finally:
-        os.kill(site.process.pid, signal.SIGCONT)
     site.lines.wait_for("started again: redis", after=before)
 
 
-@contextmanager
-def frozen_redis(site: Site) -> Iterator[None]:
+def frozen_redis(site: Site) -> AbstractContextManager[None]:
     """It takes connections and answers nothing."""
-    pid = site.up["pids"]["redis"]
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
+    return frozen(site.up["pids"]["redis"])
 
 
 def cut_connections(site: Site) -> None:

@@ -3,12 +3,8 @@
 from uuid import UUID
 
 from tests.chat.sockets import ENDS, Frame, Socket, rows
+from tests.mock_words import repeated
 from tests.site import Site
-
-
-def repeated(text: str, words: int) -> str:
-    said = text.split()
-    return " ".join(said[number % len(said)] for number in range(words))
 
 
 def failure(site: Site, job: str) -> tuple[str, str, str, str]:

@@ -12,7 +12,7 @@ from tests.browser import expect_begun, expect_whole, numbered, say
 from tests.chat.sockets import people, rows, wait_for_rows
 from tests.faults.conftest import ENVIRONMENT
 from tests.faults.replies import check_whole
-from tests.site import Site
+from tests.site import Site, running
 
 GRACE_SECONDS = 1
 HIDE = """() => {
@@ -35,10 +35,8 @@ def site(cancels: bool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Si
     if cancels:
         environ["GENERATION_CANCEL_ON_DISCONNECT_SECONDS"] = str(GRACE_SECONDS)
     site = Site(tmp_path_factory.mktemp("tabs"), "--no-flower", "--concurrency", "1", **environ)
-    try:
-        yield site.start()
-    finally:
-        site.stop()
+    with running(site):
+        yield site
 
 
 def end_of_row(site: Site, job: str) -> str:

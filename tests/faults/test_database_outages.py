@@ -10,8 +10,9 @@ from chatsite.local import ports
 from tests import postgresql
 from tests.chat.sockets import Socket, people
 from tests.faults.conftest import ENVIRONMENT
-from tests.faults.replies import end_of, repeated
+from tests.faults.replies import end_of
 from tests.generation.workers import wait_until
+from tests.mock_words import repeated
 from tests.site import Site
 
 USER, PASSWORD, DATABASE = "tokenline", "for-this-test-only", "tokenline"

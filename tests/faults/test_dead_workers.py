@@ -14,10 +14,11 @@ import pytest
 from generation.lease import WEDGED_STATUS
 from generation.worker import DEVICE_LOST_STATUS
 from tests.chat.sockets import Socket, people, rows
-from tests.faults.replies import check_whole, failure, repeated
+from tests.faults.replies import check_whole, failure
 from tests.faults.workers import SecondWorker
 from tests.generation.workers import wait_until
-from tests.site import Site
+from tests.mock_words import repeated
+from tests.site import Site, frozen
 
 StartFaultySite = Callable[..., Site]
 
@@ -123,13 +124,10 @@ def test_a_worker_that_was_frozen_writes_nothing_late_and_takes_new_jobs(
         begun = begin(sockets, 200)
         other = second(site)
         pid = site.up["pids"]["worker"]
-        os.kill(pid, signal.SIGSTOP)
-        try:
+        with frozen(pid):
             for socket, job in zip(sockets, begun, strict=True):
                 socket.until("started", job=job)
                 socket.until("token", job=job)
-        finally:
-            os.kill(pid, signal.SIGCONT)
         for job in begun:
             site.lines.wait_for(f"job {job} went on elsewhere; epoch 1 writes nothing more")
         assert [failure(site, job)[0] for job in begun] == ["running", "running"]
@@ -156,42 +154,40 @@ def readiness(site: Site) -> list[str]:
             return reasons
 
 
+def check_replaced(site: Site, word: str, status: int, meanwhile: Callable[[], None] = lambda: None) -> None:
+    """What the word asks for ends the worker with that status; another goes on with that reply and its neighbour's."""
+    pid = site.up["pids"]["worker"]
+    (person,) = people(site)
+    with person.socket() as culprit, person.socket() as neighbour:
+        job = neighbour.prompt("a neighbour", params={"max_new_tokens": 400})["job"]
+        neighbour.until("token", job=job)
+        text = f"this will {word} once"
+        asked = culprit.prompt(text, params={"max_new_tokens": 20})["job"]
+        meanwhile()
+        site.lines.wait_for(f"ended with exit status {status}")
+        check_whole(site, culprit, asked, text, 20)
+        check_whole(site, neighbour, job, "a neighbour", 400)
+    assert site.up["pids"]["worker"] != pid
+
+
 def test_a_step_that_never_returns_ends_its_worker_and_no_reply(start_faulty_site: StartFaultySite) -> None:
     """The health page stayed green while nothing moved any more (theroyallab/tabbyAPI#428), and a time limit had no
     effect on a thread (celery/celery#9203).
     """
     site = start_faulty_site("--concurrency", "2")
-    pid = site.up["pids"]["worker"]
-    (person,) = people(site)
-    with person.socket() as stuck, person.socket() as neighbour:
-        job = neighbour.prompt("a neighbour", params={"max_new_tokens": 400})["job"]
-        neighbour.until("token", job=job)
-        text = "this will hang@3#1 once"
-        hanging = stuck.prompt(text, params={"max_new_tokens": 20})["job"]
+
+    def health_turns_red() -> None:
         assert wait_until(lambda: readiness(site)) == ["no worker is running for queue gpu"]
-        site.lines.wait_for(f"ended with exit status {WEDGED_STATUS}")
-        check_whole(site, stuck, hanging, text, 20)
-        check_whole(site, neighbour, job, "a neighbour", 400)
-        wait_until(lambda: not readiness(site))
-    assert site.up["pids"]["worker"] != pid
+
+    check_replaced(site, "hang@3#1", WEDGED_STATUS, health_turns_red)
+    wait_until(lambda: not readiness(site))
 
 
 def test_a_worker_that_lost_its_device_fails_nobody(start_faulty_site: StartFaultySite) -> None:
     """After an error that a CUDA context does not survive every later step fails too: such a worker would take one
     job after the other and fail them all (vllm-project/vllm#5822, ggml-org/llama.cpp#19367).
     """
-    site = start_faulty_site("--concurrency", "2")
-    pid = site.up["pids"]["worker"]
-    (person,) = people(site)
-    with person.socket() as culprit, person.socket() as neighbour:
-        job = neighbour.prompt("a neighbour", params={"max_new_tokens": 300})["job"]
-        neighbour.until("token", job=job)
-        text = "this will lose-device@3#1 once"
-        losing = culprit.prompt(text, params={"max_new_tokens": 20})["job"]
-        site.lines.wait_for(f"ended with exit status {DEVICE_LOST_STATUS}")
-        check_whole(site, culprit, losing, text, 20)
-        check_whole(site, neighbour, job, "a neighbour", 300)
-    assert site.up["pids"]["worker"] != pid
+    check_replaced(start_faulty_site("--concurrency", "2"), "lose-device@3#1", DEVICE_LOST_STATUS)
 
 
 @pytest.mark.slow

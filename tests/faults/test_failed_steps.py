@@ -9,7 +9,8 @@ import pytest
 
 from tests.chat.sockets import Person, Socket, people
 from tests.faults.conftest import CONCURRENCY
-from tests.faults.replies import check_whole, end_of, failure, repeated
+from tests.faults.replies import check_whole, end_of, failure
+from tests.mock_words import repeated
 from tests.site import Site
 
 GOOD = "a good prompt runs"

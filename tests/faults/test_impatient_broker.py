@@ -1,7 +1,5 @@
 """A broker that soon delivers again, a site that cancels what nobody reads: each prompt runs once, or stops once."""
 
-import os
-import signal
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -18,7 +16,7 @@ from tests.faults.outages import frozen_redis
 from tests.faults.replies import check_whole
 from tests.faults.test_cancels import control_messages
 from tests.generation.workers import wait_until
-from tests.site import Site
+from tests.site import Site, frozen, running
 
 CONCURRENCY = 10
 GRACE_SECONDS = 1
@@ -31,11 +29,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         "GENERATION_CANCEL_ON_DISCONNECT_SECONDS": str(GRACE_SECONDS),
     }
     site = Site(tmp_path_factory.mktemp("impatient"), "--no-flower", "--concurrency", str(CONCURRENCY), **environ)
-    try:
-        yield site.start()
-    finally:
-        site.stop()
-        print(site.lines.text)
+    with running(site):
+        yield site
 
 
 def test_a_job_that_runs_and_waits_for_longer_than_the_broker_waits_runs_once(site: Site) -> None:
@@ -87,13 +82,9 @@ def test_what_somebody_reads_is_not_stopped_by_an_outage(site: Site) -> None:
         job = socket.prompt("somebody reads", params={"max_new_tokens": 900})["job"]
         with redis.Redis.from_url(site.up["redis_url"]) as client:
             wait_until(lambda: client.hexists(watching.WATCHED_KEY, job))
-        web = site.up["pids"]["web"]
-        os.kill(web, signal.SIGSTOP)
-        try:
+        with frozen(site.up["pids"]["web"]):
             with frozen_redis(site):
                 threading.Event().wait(2 * GRACE_SECONDS)
             # Now the worker looks who has left, and the web process hasn't noted anybody yet.
             threading.Event().wait(2 * GRACE_SECONDS)
-        finally:
-            os.kill(web, signal.SIGCONT)
         check_whole(site, socket, job, "somebody reads", 900)

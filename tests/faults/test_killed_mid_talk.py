@@ -13,10 +13,11 @@ import pytest
 from tests.chat.sockets import people
 from tests.faults.conftest import ENVIRONMENT
 from tests.faults.deaf import deaf_socket
-from tests.faults.replies import check_whole, end_of, failure, repeated
+from tests.faults.replies import check_whole, end_of, failure
 from tests.faults.workers import SecondWorker
 from tests.generation.workers import wait_until
-from tests.site import Site
+from tests.mock_words import repeated
+from tests.site import Site, running
 
 NUM_PEOPLE = 16
 
@@ -24,11 +25,8 @@ NUM_PEOPLE = 16
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     site = Site(tmp_path_factory.mktemp("kills"), "--no-flower", "--concurrency", "4", **ENVIRONMENT)
-    try:
-        yield site.start()
-    finally:
-        site.stop()
-        print(site.lines.text)
+    with running(site):
+        yield site
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 from tests.chat.sockets import people, rows
 from tests.faults.replies import check_whole
-from tests.site import Site
+from tests.site import Site, running
 
 BAD_PARAMS = [
     *('{"temperature": NaN}', '{"temperature": Infinity}', '{"temperature": -1}', '{"top_p": -1}', '{"top_p": 0}'),
@@ -94,10 +94,8 @@ def strict_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """One slow reply at a time, three for each person."""
     environ = {"GENERATION_MODELS": "mock=mock:?rate=5", "GENERATION_MAX_JOBS_PER_USER": "3"}
     site = Site(tmp_path_factory.mktemp("strict"), "--no-flower", "--concurrency", "1", **environ)
-    try:
-        yield site.start()
-    finally:
-        site.stop()
+    with running(site):
+        yield site
 
 
 def resident_megabytes(pid: int) -> float:

@@ -13,7 +13,7 @@ from tests.chat.sockets import Person, people, rows, wait_for_rows
 from tests.faults.conftest import ENVIRONMENT
 from tests.faults.outages import cut_connections, frozen_redis, keep_redis_down, num_connections, restart_redis
 from tests.faults.replies import check_whole
-from tests.site import Site
+from tests.site import Site, running
 
 # Pools keep what was open at the busiest moment; what grows by every drop or message is a leak.
 SLACK = 12
@@ -23,11 +23,8 @@ SLACK = 12
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Its Redis and its web process are killed, its worker never."""
     site = Site(tmp_path_factory.mktemp("outages"), "--no-flower", "--concurrency", "4", **ENVIRONMENT)
-    try:
-        yield site.start()
-    finally:
-        site.stop()
-        print(site.lines.text)
+    with running(site):
+        yield site
 
 
 @pytest.fixture

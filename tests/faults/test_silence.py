@@ -18,7 +18,7 @@ from generation.delivery.hub import TICK_SECONDS
 from tests.chat.sockets import PATIENCE_SECONDS, Person, people
 from tests.faults.brisk import FASTER
 from tests.faults.conftest import ENVIRONMENT
-from tests.site import Site
+from tests.site import Site, running
 
 READ_TIMEOUT_SECONDS = 3.0
 
@@ -31,10 +31,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         "GENERATION_MODELS": "mock=mock:?rate=0.02",
     }
     site = Site(tmp_path_factory.mktemp("brisk"), "--no-flower", "--concurrency", "1", **environ)
-    try:
-        yield site.start()
-    finally:
-        site.stop()
+    with running(site):
+        yield site
 
 
 class Proxy:

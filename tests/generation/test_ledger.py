@@ -16,7 +16,7 @@ from generation.models import Job, TokenUse
 from generation.running import Claim
 from tests.generation.asking import ask, claim, in_threads
 from tests.generation.rows import make_job, make_worker, running_job
-from tests.generation.token_writers import PATIENCE_SECONDS, claimed_again, started_workers
+from tests.generation.token_writers import PATIENCE_SECONDS, Worker, claimed_again, started_workers
 
 State = Job.State
 PEOPLE = ("ada", "bob", "eve")
@@ -197,15 +197,28 @@ def test_the_ledger_is_the_sum_of_what_ended_jobs_computed_whatever_happened(
     assert used() == {name: tokens for name, tokens in expected.items() if tokens}
 
 
+def write_four(start: Callable[[], Worker], job: Job, marker: dict[str, Any] | None = None) -> None:
+    """Four tokens, and the marker, by a worker that then is heard of no more."""
+    worker = start()
+    output = worker.open(job)
+    worker.write(output, 1, 4)
+    if marker is not None:
+        worker.writer.end(output, marker)
+    worker.writer.release(output)
+    assert output.flushed.wait(PATIENCE_SECONDS)
+
+
+def run_again(start: Callable[[], Worker], job: Job) -> None:
+    """The next claim, by a worker that really runs it."""
+    running.run(Claim(claimed_again(job)), load_engine(ModelSpec("mock", "mock:"), slots=1), start().writer)
+    job.refresh_from_db()
+
+
 @pytest.mark.django_db(transaction=True)
 def test_it_charges_what_a_dead_worker_wrote_of_a_cancelled_job() -> None:
     job = running_job(cancel_requested_at=timezone.now())
     with started_workers() as start:
-        dead = start()
-        output = dead.open(job)
-        dead.write(output, 1, 4)
-        dead.writer.release(output)
-        assert output.flushed.wait(PATIENCE_SECONDS)
+        write_four(start, job)
         assert reaper.bring_back(job)
     assert used() == {"ada": 4}
 
@@ -214,14 +227,9 @@ def test_it_charges_what_a_dead_worker_wrote_of_a_cancelled_job() -> None:
 def test_it_charges_what_was_written_of_a_job_that_is_given_up() -> None:
     job = running_job(completion_tokens=4)
     with started_workers() as start:
-        dead = start()
-        output = dead.open(job)
-        dead.write(output, 1, 4)
-        dead.writer.release(output)
-        assert output.flushed.wait(PATIENCE_SECONDS)
+        write_four(start, job)
         job.attempt = queue.MAX_ATTEMPTS
-        running.run(Claim(claimed_again(job)), load_engine(ModelSpec("mock", "mock:"), slots=1), start().writer)
-    job.refresh_from_db()
+        run_again(start, job)
     assert (job.state, job.error_code, job.completion_tokens) == (State.FAILED, "worker_lost", 4)
     assert used() == {"ada": 4}
 
@@ -232,14 +240,8 @@ def test_it_charges_what_was_written_when_only_the_marker_tells_of_the_end(kind:
     """An end that the database lost with its last second was charged in the same second."""
     job = running_job()
     with started_workers() as start:
-        writer = start()
-        output = writer.open(job)
-        writer.write(output, 1, 4)
-        writer.writer.end(output, {"type": kind, "seq": 5, "code": "deadline", "message": "It took too long."})
-        writer.writer.release(output)
-        assert output.flushed.wait(PATIENCE_SECONDS)
-        running.run(Claim(claimed_again(job)), load_engine(ModelSpec("mock", "mock:"), slots=1), start().writer)
-    job.refresh_from_db()
+        write_four(start, job, {"type": kind, "seq": 5, "code": "deadline", "message": "It took too long."})
+        run_again(start, job)
     assert (job.state, job.completion_tokens) == (kind, 4)
     assert used() == {"ada": 4}
 
@@ -248,12 +250,7 @@ def test_it_charges_what_was_written_when_only_the_marker_tells_of_the_end(kind:
 def test_it_takes_no_end_marker_for_a_token() -> None:
     job = running_job(cancel_requested_at=timezone.now())
     with started_workers() as start:
-        writer = start()
-        output = writer.open(job)
-        writer.write(output, 1, 4)
-        writer.writer.end(output, {"type": "cancelled", "seq": 5})
-        writer.writer.release(output)
-        assert output.flushed.wait(PATIENCE_SECONDS)
+        write_four(start, job, {"type": "cancelled", "seq": 5})
     assert reaper.bring_back(job)
     job.refresh_from_db()
     assert (job.last_seq, job.completion_tokens) == (5, 4)

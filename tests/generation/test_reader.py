@@ -1,6 +1,8 @@
 """What a reader says of the line and of the start, whichever of them it hears of first."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -13,28 +15,39 @@ from tests.generation.token_writers import claimed_again
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_it_says_no_place_in_line_once_tokens_came() -> None:
-    """A reply whose first token was heard of before its start was shown as waiting for the rest of its time."""
-    job = make_job(epoch=0)
-    frames: list[Frame] = []
+def said(job: Job, happen: Callable[[JobReader], Awaitable[None]], **options: Any) -> list[str]:
+    """The types of the frames that a reader of the job sends while that happens."""
+    kinds: list[str] = []
 
     async def read() -> None:
         async def send(frame: Frame) -> None:
-            frames.append(frame)
+            kinds.append(frame["type"])
 
-        reader = JobReader(job.pk, send)
-        await reader.start()
-        await asyncio.to_thread(start)
-        token = {"type": "job.token", "job": str(job.pk), "seq": 1, "text": "one", "origin": 1, "epoch": 1}
-        await reader.message(token)
-        await reader.place(Place(1, 1))
+        await happen(JobReader(job.pk, send, **options))
+
+    asyncio.run(read())
+    return kinds
+
+
+def token(job: Job, seq: int) -> dict[str, Any]:
+    return {"type": "job.token", "job": str(job.pk), "seq": seq, "text": "one", "origin": 1, "epoch": 1}
+
+
+def test_it_says_no_place_in_line_once_tokens_came() -> None:
+    """A reply whose first token was heard of before its start was shown as waiting for the rest of its time."""
+    job = make_job(epoch=0)
 
     def start() -> None:
         Job.objects.filter(pk=job.pk).update(state=Job.State.RUNNING, worker=make_worker())
         claimed_again(job)
 
-    asyncio.run(read())
-    assert [frame["type"] for frame in frames] == ["queued", "started", "token"]
+    async def happen(reader: JobReader) -> None:
+        await reader.start()
+        await asyncio.to_thread(start)
+        await reader.message(token(job, 1))
+        await reader.place(Place(1, 1))
+
+    assert said(job, happen) == ["queued", "started", "token"]
 
 
 def test_it_says_queued_to_who_asked_before_anything_else() -> None:
@@ -43,54 +56,35 @@ def test_it_says_queued_to_who_asked_before_anything_else() -> None:
     """
     job = make_job(Job.State.RUNNING, worker=make_worker())
     Job.objects.filter(pk=job.pk).delete()
-    frames: list[Frame] = []
 
-    async def read() -> None:
-        async def send(frame: Frame) -> None:
-            frames.append(frame)
-
-        reader = JobReader(job.pk, send, announce_queued=True)
+    async def happen(reader: JobReader) -> None:
         await reader.start()
         await asyncio.to_thread(lambda: job.save(force_insert=True))
-        token = {"type": "job.token", "job": str(job.pk), "seq": 1, "text": "one", "origin": 1, "epoch": 1}
-        await reader.message(token)
+        await reader.message(token(job, 1))
 
-    asyncio.run(read())
-    assert [frame["type"] for frame in frames] == ["queued", "started", "token"]
+    assert said(job, happen, announce_queued=True) == ["queued", "started", "token"]
 
 
 def test_it_says_queued_first_though_the_start_was_heard_of_before() -> None:
     """A page that asked got `started` before `queued`, and showed a growing reply as waiting in line."""
     job = make_job(Job.State.RUNNING, worker=make_worker())
-    frames: list[Frame] = []
 
-    async def read() -> None:
-        async def send(frame: Frame) -> None:
-            frames.append(frame)
-
-        reader = JobReader(job.pk, send, announce_queued=True)
+    async def happen(reader: JobReader) -> None:
         await reader.message({"type": "job.changed", "job": str(job.pk)})
         await reader.start()
 
-    asyncio.run(read())
-    assert [frame["type"] for frame in frames] == ["queued", "started"]
+    assert said(job, happen, announce_queued=True) == ["queued", "started"]
 
 
 def test_it_says_queued_and_started_again_to_who_asked_twice() -> None:
     """A prompt that a page sent twice was answered with `queued` while its text grew, and seemed to wait."""
     job = make_job(Job.State.RUNNING, worker=make_worker())
-    frames: list[Frame] = []
 
-    async def read() -> None:
-        async def send(frame: Frame) -> None:
-            frames.append(frame)
-
-        reader = JobReader(job.pk, send, announce_queued=True)
+    async def happen(reader: JobReader) -> None:
         await reader.start()
-        token = {"type": "job.token", "job": str(job.pk), "seq": 1, "text": "one", "origin": 1, "epoch": 1}
-        await reader.message(token)
+        await reader.message(token(job, 1))
         await reader.restate()
-        await reader.message({**token, "seq": 2, "text": " two"})
+        await reader.message(token(job, 2))
 
-    asyncio.run(read())
-    assert [frame["type"] for frame in frames] == ["queued", "started", "token", "queued", "started", "token"]
+    frames = said(job, happen, announce_queued=True)
+    assert frames == ["queued", "started", "token", "queued", "started", "token"]

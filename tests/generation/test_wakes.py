@@ -10,7 +10,7 @@ from generation.delivery import stream
 from generation.models import Job, Worker
 from tests.generation.asking import ask
 from tests.generation.rows import make_worker
-from tests.generation.workers import CeleryWorker, has_ended, wait_until
+from tests.generation.workers import CeleryWorker, celery_workers, has_ended, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -30,20 +30,8 @@ def two_models(settings: Any) -> None:
 @pytest.fixture
 def start(transactional_db: None) -> Iterator[Start]:
     """Start a ready worker with one slot: `start(name, models)`."""
-    workers: list[CeleryWorker] = []
-
-    def start_one(name: str, models: str) -> CeleryWorker:
-        worker = CeleryWorker(
-            f"{name}@test", "-P", "threads", "-c", "1", GENERATION_MODELS=models, GENERATION_LEASE_SECONDS=LEASE
-        )
-        workers.append(worker)
-        return worker.wait_until_ready()
-
-    yield start_one
-    for worker in workers:
-        worker.process.kill()
-        worker.wait()
-        print(worker.log.text)
+    with celery_workers() as start_one:
+        yield lambda name, models: start_one(name, "-c", "1", GENERATION_MODELS=models, GENERATION_LEASE_SECONDS=LEASE)
 
 
 def row_of(name: str) -> Worker:

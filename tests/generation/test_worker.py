@@ -14,7 +14,8 @@ from generation.delivery import stream
 from generation.models import Job, TokenUse, Worker
 from tests.generation.asking import ask
 from tests.generation.rows import make_job
-from tests.generation.workers import CeleryWorker, has_ended, num_written, repeated, wait_until
+from tests.generation.workers import CeleryWorker, celery_workers, has_ended, num_written, wait_until
+from tests.mock_words import repeated
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -33,18 +34,8 @@ def one_model(settings: Any) -> None:
 @pytest.fixture
 def start(transactional_db: None) -> Iterator[Start]:
     """Start a ready worker: `start(name, concurrency, **environ)`."""
-    workers: list[CeleryWorker] = []
-
-    def start_one(name: str, concurrency: int = 2, **environ: str) -> CeleryWorker:
-        worker = CeleryWorker(f"{name}@test", "-P", "threads", "-c", str(concurrency), **environ)
-        workers.append(worker)
-        return worker.wait_until_ready()
-
-    yield start_one
-    for worker in workers:
-        worker.process.kill()
-        worker.wait()
-        print(worker.log.text)
+    with celery_workers() as start_one:
+        yield lambda name, concurrency=2, **environ: start_one(name, "-c", str(concurrency), **environ)
 
 
 def check_reply(job: Job, text: str, words: int) -> None:

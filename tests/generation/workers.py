@@ -3,7 +3,8 @@
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from django.conf import settings
@@ -65,6 +66,23 @@ class CeleryWorker:
         return status
 
 
+@contextmanager
+def celery_workers() -> Iterator[Callable[..., CeleryWorker]]:
+    """`start(name, *options, **environ)` starts one with threads and returns when it is ready; all are killed after."""
+    workers: list[CeleryWorker] = []
+
+    def start(name: str, *options: str, **environ: str) -> CeleryWorker:
+        worker = CeleryWorker(f"{name}@test", "-P", "threads", *options, **environ)
+        workers.append(worker)
+        return worker.wait_until_ready()
+
+    yield start
+    for worker in workers:
+        worker.process.kill()
+        worker.wait()
+        print(worker.log.text)
+
+
 def wait_until(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
     """Poll until the condition is met; its value."""
     deadline = time.monotonic() + seconds
@@ -82,9 +100,3 @@ def has_ended(job: Job) -> bool:
 def num_written(job: Job) -> int:
     """How many entries the job's stream holds."""
     return int(stream.sync_client().xlen(stream.tokens_key(job.pk)))
-
-
-def repeated(text: str, words: int) -> str:
-    """What the mock model says."""
-    said = text.split()
-    return " ".join(said[number % len(said)] for number in range(words))
