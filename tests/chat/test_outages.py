@@ -73,4 +73,4 @@ def test_it_names_the_models_that_have_no_worker(settings: object) -> None:
         return [(problem.code, problem.message) for problem in outages.problems]
 
     (found,) = asyncio.run(look())
-    assert found == ("no_worker", "No worker is running for two, three. Messages wait in line until one is.")
+    assert found == ("model_without_worker", "No worker is running for two, three. Messages wait in line until one is.")
