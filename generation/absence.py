@@ -1,8 +1,9 @@
 """Ends the jobs that wait for a model which can't be had: removed from the settings, or failed to load everywhere.
 
-Only web processes do it, each tick. During an upgrade processes with different settings run side by side, so a
-process that doesn't know a model is no proof: each one notes in Redis what it is configured with, and a model
-counts as removed when nobody has noted it for a while. Whatever is found must hold for a lease before a job ends.
+Only web processes do it, every few ticks while anybody has a socket open. During an upgrade processes with different
+settings run side by side, so a process that doesn't know a model is no proof: each one notes in Redis what it is
+configured with, and a model counts as removed when nobody has noted it for a while. Whatever is found must hold for a
+lease before a job ends.
 """
 
 import logging

@@ -13,7 +13,7 @@ from typing import Any
 from generation import availability, conf, line_size, quotas
 from generation.engine.params import ParamsError, SamplingParams
 from generation.engine.spec import ModelSpec
-from generation.models import Job, Queue, Worker
+from generation.models import Job, Queue
 
 ROLES = ("system", "user", "assistant")
 
@@ -87,11 +87,6 @@ def check_model(name: str | None, user: Any) -> ModelSpec:
     if failure := availability.failures(availability.witnesses(), spec.queue).get(spec.name):
         raise Refused("model_unavailable", failure.message_for(user))
     return spec
-
-
-def live_workers(now: datetime, queue: str | None = None) -> list[Worker]:
-    workers = Worker.objects.filter(stopped_at=None, last_seen_at__gte=now - timedelta(seconds=conf.lease_seconds()))
-    return list(workers.filter(queue=queue) if queue else workers)
 
 
 def check_quota(user: Any, now: datetime) -> None:

@@ -13,7 +13,7 @@ from uuid import UUID
 import redis
 from django.db import DatabaseError, InterfaceError
 
-from generation import admission, conf, frames, queue
+from generation import admission, conf, frames, overview, queue
 from generation.admission import Refused
 from generation.delivery.hub import hub
 from generation.delivery.rows import in_database
@@ -105,8 +105,6 @@ class JobConsumer(FollowingConsumer):
         """Join what else this socket listens to."""
 
     def _hello(self) -> Frame:
-        from generation.instants import now
-
         return {
             "type": "hello",
             "protocol": 1,
@@ -122,7 +120,7 @@ class JobConsumer(FollowingConsumer):
                 "messages_per_minute": conf.messages_per_minute(),
                 "max_jobs_per_user": conf.max_jobs_per_user(),
             },
-            "workers": len(admission.live_workers(now())),
+            "workers": overview.live_workers().count(),
             "active": self.active_jobs(),
         }
 

@@ -3,11 +3,12 @@
 Knows rows; the arithmetic is the forecast's.
 """
 
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+
+from django.db.models import Sum
 
 from generation import forecast, instants, overview
 from generation.models import Job
@@ -28,16 +29,13 @@ class Known:
 
 
 _known: dict[str, Known] = {}
-_lock = threading.Lock()
 
 
 def waits(queue_name: str, num_waiting: int) -> list[int]:
     """Seconds, rounded to two digits, until the first, second, … in line will start; empty where nothing is known."""
     known = _known.get(queue_name)
     if known is None or time.monotonic() - known.read_at > FRESH_SECONDS:
-        known = _read(queue_name)
-        with _lock:
-            _known[queue_name] = known
+        known = _known[queue_name] = _read(queue_name)
     since = time.monotonic() - known.read_at
     elapsed = [seconds + since for seconds in known.elapsed]
     return [_rounded(seconds) for seconds in forecast.waits(known.durations, elapsed, known.slots, num_waiting)]
@@ -52,13 +50,15 @@ def wait_at(queue_name: str, position: int) -> int | None:
 def _read(queue_name: str) -> Known:
     now = instants.now()
     jobs = Job.objects.filter(queue=queue_name)
-    ended = jobs.filter(ended_at__gte=now - RECENT).order_by("-ended_at").values_list("started_at", "ended_at")
+    # Those that never ran would take the places of those that did.
+    ended = jobs.filter(ended_at__gte=now - RECENT, started_at__isnull=False).order_by("-ended_at")
+    spans = ended.values_list("started_at", "ended_at")[:NUM_RECENT]
     running = jobs.filter(state=Job.State.RUNNING).values_list("started_at", flat=True)
-    workers = [worker for worker in overview.live_workers() if worker.queue == queue_name and not worker.draining]
+    workers = overview.live_workers().filter(queue=queue_name, draining=False)
     return Known(
-        durations=[max(0.0, (end - start).total_seconds()) for start, end in ended[:NUM_RECENT] if start and end],
+        durations=[max(0.0, (end - start).total_seconds()) for start, end in spans if start and end],
         elapsed=[max(0.0, (now - start).total_seconds()) for start in running if start],
-        slots=sum(worker.slots for worker in workers),
+        slots=workers.aggregate(slots=Sum("slots", default=0))["slots"],
         read_at=time.monotonic(),
     )
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import redis
 from channels.generic.websocket import AsyncWebsocketConsumer
-from django.db import DatabaseError
+from django.db import DatabaseError, InterfaceError
 
 from generation.admission import Refused
 from generation.delivery import stream
@@ -103,7 +103,7 @@ class FollowingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         if reader is not None:
             try:
                 await reader.message(message)
-            except (DatabaseError, redis.RedisError, OSError) as error:
+            except (DatabaseError, InterfaceError, redis.RedisError, OSError) as error:
                 logger.warning("a message of job %s was left for the next tick: %r", message["job"], error)
         return True
 
@@ -133,7 +133,7 @@ class FollowingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         hub().add(reader)
         try:
             await reader.start()
-        except (DatabaseError, redis.RedisError, OSError) as error:
+        except (DatabaseError, InterfaceError, redis.RedisError, OSError) as error:
             # No refusal: what was asked for is done, and the reader goes on at the next tick.
             logger.warning("job %s is read from the next tick on: %r", job.pk, error)
 
@@ -162,6 +162,6 @@ class FollowingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         if reader := self._readers.get(job_id):
             try:
                 await reader.acknowledge(seq)
-            except (DatabaseError, redis.RedisError, OSError) as error:
+            except (DatabaseError, InterfaceError, redis.RedisError, OSError) as error:
                 # The client was heard; what it has room for now comes with the next tick.
                 logger.warning("job %s is read from the next tick on: %r", job_id, error)

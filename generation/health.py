@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import redis
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, InterfaceError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
@@ -48,7 +48,7 @@ def load(request: HttpRequest) -> HttpResponse:
     try:
         live_workers = list(overview.live_workers())
         queues = overview.queue_loads(live_workers)
-    except DatabaseError:
+    except (DatabaseError, InterfaceError):
         return JsonResponse({"error": "the database can't be reached"}, status=503)
     return JsonResponse(
         {
@@ -99,7 +99,7 @@ def _reasons() -> Iterator[Reason]:
             return
         witnesses = availability.witnesses()
         waiting = availability.waiting()
-    except DatabaseError as error:
+    except (DatabaseError, InterfaceError) as error:
         yield Reason(f"the database can't be reached ({type(error).__name__})")
         return
     workers = [worker for worker in witnesses if worker.live]  # type: ignore[attr-defined]

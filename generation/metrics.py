@@ -5,7 +5,7 @@ Gauges from indexed counts only, so that scraping costs the same whatever the ta
 
 from collections.abc import Callable
 
-from django.db import DatabaseError
+from django.db import DatabaseError, InterfaceError
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
@@ -30,7 +30,7 @@ _GAUGES: list[tuple[str, str, Callable[[QueueLoad], float]]] = [
 def metrics(request: HttpRequest) -> HttpResponse:
     try:
         loads = overview.queue_loads(list(overview.live_workers()))
-    except DatabaseError:
+    except (DatabaseError, InterfaceError):
         return HttpResponse("# the database can't be reached\n", content_type=CONTENT_TYPE, status=503)
     return HttpResponse(render(loads), content_type=CONTENT_TYPE)
 

@@ -123,4 +123,5 @@ def _workers_missing(served: set[str]) -> tuple[Problem, ...]:
         return ()
     if len(alone) == len(models):
         return (NO_WORKER,)
-    return (Problem("no_worker", f"No worker is running for {', '.join(alone)}. Messages wait in line until one is."),)
+    names = ", ".join(alone)
+    return (Problem("model_without_worker", f"No worker is running for {names}. Messages wait in line until one is."),)

@@ -73,6 +73,8 @@ def _unwatched_seconds(client: redis.Redis) -> dict[str, float]:
     watchers = {name.decode(): float(at) for name, at in client.hgetall(WATCHERS_KEY).items()}
     newest = max(watchers.values(), default=seconds + microseconds / 1e6)
     live = {name: at for name, at in watchers.items() if newest - at < SILENT_SECONDS}
+    if dead := watchers.keys() - live.keys():
+        client.hdel(WATCHERS_KEY, *dead)  # one that was only slow notes itself again
     unwatched = {}
     for job_id, noted in client.hgetall(WATCHED_KEY).items():
         name, _, at = noted.decode().partition(" ")

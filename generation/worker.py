@@ -14,7 +14,7 @@ from uuid import UUID
 
 from django.db import close_old_connections
 
-from generation import admission, conf, instants, line, notices, process_identity, queue, running
+from generation import conf, instants, line, notices, overview, process_identity, queue, running
 from generation.delivery import stream
 from generation.delivery.writer import TokenWriter
 from generation.engine import DeviceLost, Engine, Event, EventType, ModelSpec, load_engine
@@ -179,7 +179,7 @@ class WorkerProcess:
         Redis hands a message to whoever has listened longest, so it comes to each worker in turn. It ends after two
         rounds: whoever could run the job is busy then, and wakes itself when a slot falls free.
         """
-        workers = admission.live_workers(instants.now(), self.queue_name)
+        workers = list(overview.live_workers().filter(queue=self.queue_name))
         if num_passed >= 2 * len(workers):
             return
         taking = [worker for worker in workers if not worker.draining]

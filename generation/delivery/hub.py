@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 TICK_SECONDS = 1.0
 ROWS_PER_QUERY = 500
+TICKS_BETWEEN_COUNTS = 3
 BEFORE_A_TURN = 32
 """So many sockets or readers are looked at before anything else may run."""
 
@@ -54,6 +55,7 @@ class Hub:
         self._left: set[UUID] = set()
         self._is_watcher = False
         self._absent_models = AbsentModels()
+        self._num_ticks = 0
         self._task: asyncio.Task[None] | None = None
         self._watch_task: asyncio.Task[None] | None = None
         self.problems: tuple[Problem, ...] = ()
@@ -100,6 +102,10 @@ class Hub:
                     logger.warning("a tick could not %s: %r", part.__name__.strip("_").replace("_", " "), error)
 
     async def _watch(self) -> None:
+        while self._sockets:  # some may have come while what the last ones used was closed
+            await self._watch_until_all_left()
+
+    async def _watch_until_all_left(self) -> None:
         outages = Outages()
         try:
             while self._sockets:
@@ -131,12 +137,15 @@ class Hub:
         for first in range(0, len(ids), ROWS_PER_QUERY):
             rows |= await in_database(job_rows, ids[first : first + ROWS_PER_QUERY])
         tails = await self._tails([job_id for job_id, row in rows.items() if row.epoch])
-        lines = await in_database(places, {row.queue_id for row in rows.values() if row.state == "queued"})
+        waiting: dict[str, list[UUID]] = {}
+        for row in rows.values():
+            if row.state == "queued":
+                waiting.setdefault(row.queue_id, []).append(row.id)
+        found = await in_database(places, waiting)
         checks = []
         for reader in readers:
-            if row := rows.get(reader.job_id):
-                place = lines[row.queue_id].get(reader.job_id) if row.state == "queued" else None
-                checks.append((reader, row, tails.get(reader.job_id, (0, 0)), place))
+            if seen := rows.get(reader.job_id):
+                checks.append((reader, seen, tails.get(reader.job_id, (0, 0)), found.get(reader.job_id)))
         await _each(_check(*each) for each in checks)
 
     async def _tails(self, job_ids: list[UUID]) -> dict[UUID, tuple[int, int]]:
@@ -166,7 +175,10 @@ class Hub:
         await in_database(reaper.sweep)
 
     async def _end_jobs_of_absent_models(self) -> None:
-        await in_database(self._absent_models.sweep)
+        # It counts the whole line by model, which may be long, and nothing about it is urgent.
+        self._num_ticks += 1
+        if self._num_ticks % TICKS_BETWEEN_COUNTS == 0:
+            await in_database(self._absent_models.sweep)
 
 
 async def _check(reader: JobReader, row: JobRow, tail: tuple[int, int], place: Place | None) -> None:

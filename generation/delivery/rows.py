@@ -5,7 +5,7 @@ sockets nor opens a connection for each.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -107,17 +107,17 @@ def _place(job_id: UUID, queue_id: str) -> Place:
     return Place(position, max(size, position), paused, eta_seconds)
 
 
-def places(queue_names: Iterable[str]) -> dict[str, dict[UUID, Place]]:
-    """Of every waiting job, by queue."""
-    paused = dict(Queue.objects.filter(pk__in=queue_names).values_list("pk", "paused"))
+def places(waiting: Mapping[str, Iterable[UUID]]) -> dict[UUID, Place]:
+    """Of these waiting jobs, given by queue; without those that wait no longer."""
+    paused = dict(Queue.objects.filter(pk__in=waiting).values_list("pk", "paused"))
     found = {}
-    for name in queue_names:
+    for name, job_ids in waiting.items():
         positions = line.positions(name)
         etas = [] if paused.get(name) else estimates.waits(name, len(positions))
-        found[name] = {
-            job_id: Place(position, len(positions), paused.get(name, False), etas[position - 1] if etas else None)
-            for job_id, position in positions.items()
-        }
+        for job_id in job_ids:
+            if position := positions.get(job_id):
+                eta_seconds = etas[position - 1] if etas else None
+                found[job_id] = Place(position, len(positions), paused.get(name, False), eta_seconds)
     return found
 
 

@@ -25,6 +25,7 @@ class Batch:
         self._runner = runner
         self._scheduler = Scheduler(slots, prefill_chunk)
         self.num_steps = 0
+        self.lost: DeviceLost | None = None
 
     @property
     def num_running(self) -> int:
@@ -41,7 +42,7 @@ class Batch:
     def step(self, arrived: list[Sequence]) -> list[Happening]:
         """Take every running sequence one token further, and in those that wait as far as there is room.
 
-        Raises DeviceLost.
+        Once `lost` is set no other step is to be made.
         """
         happened: list[Happening] = []
         for sequence in arrived:
@@ -77,11 +78,9 @@ class Batch:
             results = self._runner.run(plan)
         except Exception as error:  # the engine goes on: only the sequences of this step are lost
             logger.exception("a step of %d sequences failed", self.num_running)
-            try:
-                self._runner.check()
-            except Exception as lost:
-                raise DeviceLost(lost) from error
-            happened += [(each, each.end(FinishReason.ERROR, error)) for each in self._scheduler.clear()]
+            self.lost = self._lost_device()
+            cause = self.lost or error
+            happened += [(each, each.end(FinishReason.ERROR, cause)) for each in self._scheduler.clear()]
             return
         self._scheduler.commit(plan)
         for segment in plan.prefill:
@@ -96,6 +95,13 @@ class Batch:
             if events[-1].type is EventType.END:
                 ended.append(segment.sequence)
         self._scheduler.remove(ended)
+
+    def _lost_device(self) -> DeviceLost | None:
+        try:
+            self._runner.check()
+        except Exception as error:
+            return DeviceLost(error)
+        return None
 
     def _accept(self, sequence: Sequence, result: int | Exception) -> list[Event]:
         """The events of one sequence's next id; never raises, so that no other sequence is touched."""

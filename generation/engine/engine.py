@@ -210,17 +210,17 @@ class Engine:
         with self._lock:
             arrived, self._inbox = self._inbox, []
             self._cancelling = False
-        try:
-            happened = self._batch.step(arrived)
-        except DeviceLost as error:
-            happened = self._lose(error)
+        happened = self._batch.step(arrived)
+        if self._batch.lost is not None:
+            happened += self._lose(self._batch.lost)
         self._last_step_at = time.monotonic()
         self._deliver(happened)
         return [event for _, event in happened]
 
     def _lose(self, error: DeviceLost) -> list[Happening]:
-        logger.critical("%s", error)
-        if self._on_lost is not None:
+        if self._on_lost is None:
+            logger.critical("%s", error)
+        else:
             self._on_lost(error)
         with self._lock:
             self._closed = True

@@ -37,4 +37,4 @@ class Runner(Protocol):
         """
 
     def check(self) -> None:
-        """Compute something small, after a failed step; raises if the device computes nothing any more."""
+        """Ask the device for something small, after a failed step; raises if it answers nothing any more."""

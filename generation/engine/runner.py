@@ -39,6 +39,7 @@ class PackedRunner:
         self._device = model.device
         self._picks_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
         self._cache = SlotCache(slots, self.context)
+        self._probe = torch.ones(1, device=self._device)
         self._refuse_unknown(config)
         self._verify(config.num_hidden_layers)
 
@@ -47,8 +48,9 @@ class PackedRunner:
             return self._run(plan)
 
     def check(self) -> None:
-        # After some errors, an assertion in a kernel for one, every call on that device raises for ever.
-        torch.ones(1, device=self._device).sum().item()
+        # After some errors, an assertion in a kernel for one, every call on that device raises for ever. A copy back
+        # takes no memory there: a step that ran out of it may still hold what it had.
+        self._probe.item()
 
     def _run(self, plan: Plan) -> list[int | Exception]:
         for move in plan.moves:

@@ -146,17 +146,23 @@ def test_it_closes_when_its_device_computes_nothing_any_more() -> None:
 
     class LostRunner(MockRunner):
         def run(self, plan: Plan) -> list[int | Exception]:
-            if plan.sampling[0].sequence.num_generated == 2:
-                self.check()
+            for segment in plan.sampling:
+                if segment.sequence.num_generated == 1:
+                    stopped.cancel()  # its end and the loss then come in one step
+                if segment.sequence.num_generated == 2:
+                    self.check()
             return super().run(plan)
 
         def check(self) -> None:
             raise RuntimeError("device-side assert triggered")
 
     told: list[Exception] = []
-    engine = Engine(LostRunner(64, rate=1000), MockCodec(), EngineConfig(slots=1), on_lost=told.append)
+    engine = Engine(LostRunner(64, rate=float("inf")), MockCodec(), EngineConfig(slots=1), on_lost=told.append)
     ids = engine.encode([{"role": "user", "content": "some words"}])
-    running, waiting = (engine.submit(ids, SamplingParams(max_new_tokens=9)) for _ in range(2))
+    running, waiting, stopped = (engine.submit(ids, SamplingParams(max_new_tokens=9)) for _ in range(3))
+    engine.start()
+    end = stopped.wait(10)
+    assert end is not None and end.reason is FinishReason.CANCELLED
     ends = [list(sequence)[-1] for sequence in (running, waiting)]
     assert [end.reason for end in ends] == [FinishReason.ERROR] * 2
     assert len(told) == 1 and {end.error for end in ends} == set(told)

@@ -66,6 +66,8 @@ def test_it_judges_by_the_latest_ends_the_running_ones_and_the_workers_slots() -
     for number in range(6):
         ended = now - timedelta(seconds=60 + number)
         make_job(state=Job.State.FINISHED, epoch=1, started_at=ended - timedelta(seconds=30), ended_at=ended)
+    for _ in range(estimates.NUM_RECENT):
+        make_job(state=Job.State.CANCELLED, epoch=0, started_at=None, ended_at=now)  # never ran, and tells nothing
     for seconds in (10, 20):
         make_job(state=Job.State.RUNNING, epoch=1, worker=worker, started_at=now - timedelta(seconds=seconds))
     estimates._known.clear()

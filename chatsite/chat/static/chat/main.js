@@ -18,6 +18,7 @@ const mine = new Set(); // ids of what was asked here
 
 const live = document.querySelector("#live");
 const stopButton = document.querySelector("#stop");
+let over = 0; // the close code after which this page sends nothing more
 const say = (text) => (live.textContent = text);
 
 const banner = new Banner();
@@ -35,6 +36,7 @@ function ask(frame) {
   mine.add(frame.id);
   thread.toEnd();
   asked.ask(frame);
+  if (over) ended(over);
   showStop();
 }
 
@@ -165,7 +167,9 @@ function offline() {
 }
 
 function ended(code) {
+  over = code;
   asked.forget();
+  enableButtons();
   if (composer.unanswered) composer.refused(composer.unanswered.id, "Not sent. Your text is kept.");
   if (code === SIGNED_OUT) banner.ended("You were signed out.", "Sign in", `${login}?next=${encodeURIComponent(location.pathname)}`);
   else banner.ended("There is no such conversation.", "Begin a new one", "/");
