@@ -80,6 +80,11 @@ class Lines:
         with self._changed:
             return "\n".join(self._lines)
 
+    def text_after(self, number: int) -> str:
+        """What was printed from line number `number` on."""
+        with self._changed:
+            return "\n".join(self._lines[number:])
+
     def wait_for(
         self, accept: Callable[[str], bool] | str, *, after: int = 0, seconds: float = PATIENCE_SECONDS
     ) -> str:

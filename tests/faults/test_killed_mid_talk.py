@@ -6,11 +6,11 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
-from tests.chat.sockets import people
+from tests.chat.sockets import people, rows, wait_for_rows
 from tests.faults.conftest import ENVIRONMENT
 from tests.faults.deaf import deaf_socket
 from tests.faults.replies import check_whole, end_of, failure
@@ -48,8 +48,24 @@ def kill(worker: SecondWorker) -> None:
     worker.process.wait()
 
 
-def talk_through_kills(site: Site, start_second: Callable[[], SecondWorker]) -> None:
-    """Two rounds of prompts of everybody at once, each person's words their own; a worker dies within each."""
+def held_by(site: Site, worker: SecondWorker) -> str:
+    """A job that this worker runs, as soon as there is one."""
+    statement = "SELECT job.id FROM generation_job job JOIN generation_worker worker ON worker.id = job.worker_id"
+    statement += " WHERE job.state = 'running' AND worker.pid = ?"
+    return str(UUID(wait_for_rows(site, statement, worker.process.pid)[0][0]))
+
+
+def some_went_on(site: Site, jobs: list[str]) -> bool:
+    """Whether any of them was claimed again: its first worker died."""
+    statement = "SELECT 1 FROM generation_job WHERE id = ? AND epoch > 1"
+    return any(rows(site, statement, UUID(job).hex) for job in jobs)
+
+
+def talk_through_kills(site: Site, start_second: Callable[[], SecondWorker]) -> str:
+    """Two rounds of prompts of everybody at once, each person's words their own; a worker dies within each.
+    What those workers printed.
+    """
+    printed = ""
     crowd = people(site, NUM_PEOPLE)
     with ExitStack() as stack:
         sockets = [stack.enter_context(person.socket()) for person in crowd]
@@ -57,15 +73,17 @@ def talk_through_kills(site: Site, start_second: Callable[[], SecondWorker]) -> 
             worker = start_second()
             texts = [" ".join(uuid4().hex for _ in range(number % 3 + 1)) for number in range(NUM_PEOPLE)]
             asked = [
-                socket.prompt(text, params={"max_new_tokens": 40 + number})["job"]
+                socket.prompt(text, params={"max_new_tokens": 120 + number})["job"]
                 for number, (socket, text) in enumerate(zip(sockets, texts, strict=True))
             ]
-            # Both workers' slots are full then.
-            for socket, job in zip(sockets[:6], asked, strict=False):
-                socket.until("token", job=job)
+            held = held_by(site, worker)
+            sockets[asked.index(held)].until("token", job=held)
             kill(worker)
             for number, (socket, job, text) in enumerate(zip(sockets, asked, texts, strict=True)):
-                check_whole(site, socket, job, text, 40 + number)
+                check_whole(site, socket, job, text, 120 + number)
+            assert some_went_on(site, asked), "the kill hit nothing"
+            printed += worker.lines.wait_for_end()
+    return printed
 
 
 def test_everybody_gets_their_own_words_while_a_worker_dies_in_each_round(
@@ -104,9 +122,10 @@ def test_nothing_fails_on_a_locked_database_while_a_worker_dies_in_each_round(
     """`database is locked` came at once, whatever the timeout (simonw/django_sqlite_benchmark#6,
     learningequality/kolibri#13878).
     """
+    before = site.lines.count
     with lock_storm(site):
-        talk_through_kills(site, start_second)
-    assert "database is locked" not in site.lines.text
+        printed = talk_through_kills(site, start_second)
+    assert "database is locked" not in site.lines.text_after(before) + printed
 
 
 @pytest.mark.parametrize("html", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["text", "html"])
@@ -120,10 +139,11 @@ def test_a_reader_that_read_nothing_while_the_worker_was_killed_gets_the_whole_t
     with deaf_socket(person, html=html) as socket:
         # More than the site's own worker takes, so the other one has some of them too.
         jobs = [socket.prompt(text, model="fast", params={"max_new_tokens": words})["job"] for _ in range(6)]
-        wait_until(lambda: all(failure(site, job)[0] == "running" for job in jobs))
+        held_by(site, worker)
         kill(worker)
         for job in jobs:
             wait_until(lambda job=job: failure(site, job)[0] == "finished")
+        assert some_went_on(site, jobs), "the kill hit nothing"
         socket.acknowledges = True
         for job in jobs:
             # What came before the last prompt's answer has been read and not acknowledged.

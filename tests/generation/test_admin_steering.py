@@ -86,9 +86,18 @@ def test_it_drains_workers_and_ends_their_drain(admin_client: Client) -> None:
     assert queue.claim("gpu", ["mock"], worker, "task") == job
 
 
-def rows_for_every_action() -> dict[str, Any]:
-    make_job(State.FAILED, place=2)
-    return {"job": make_job(), "queue": Queue.objects.get(name="gpu"), "worker": make_worker()}
+def row_that_it_changes(name: str, action: str) -> Any:
+    """A row that the action changes when somebody may act; each kind has another one beside it."""
+    make_job()
+    make_worker(hostname="celery@other")
+    Queue.objects.filter(name="gpu").update(paused=action == "resume")
+    match name:
+        case "job":
+            return make_job(State.FAILED if action == "requeue" else State.QUEUED, place=2)
+        case "queue":
+            return Queue.objects.get(name="gpu")
+        case _:
+            return make_worker(draining=action == "undrain")
 
 
 def everything() -> list[Any]:
@@ -101,22 +110,26 @@ def everything() -> list[Any]:
 
 
 @pytest.mark.parametrize(("name", "action"), ACTIONS)
-def test_it_lets_nobody_steer_who_may_only_look(name: str, action: str) -> None:
-    rows = rows_for_every_action()
+def test_it_lets_nobody_steer_who_may_only_look(admin_client: Client, name: str, action: str) -> None:
+    row = row_that_it_changes(name, action)
     client = staff_with("view_job", "view_queue", "view_worker")
     before = everything()
     assert client.get(f"/admin/generation/{name}/").status_code == 200
-    act(client, action, rows[name])
+    act(client, action, row)
     assert everything() == before
+    act(admin_client, action, row)
+    assert everything() != before
 
 
 @pytest.mark.parametrize(("name", "action"), ACTIONS)
 def test_it_changes_nothing_for_a_link(admin_client: Client, name: str, action: str) -> None:
-    row = rows_for_every_action()[name]
+    row = row_that_it_changes(name, action)
     before = everything()
     admin_client.get(f"/admin/generation/{name}/", {"action": action, "_selected_action": str(row.pk), "post": "yes"})
     admin_client.get(f"/admin/generation/{name}/{row.pk}/change/", {"max_size": 1, "paused": "on"})
     assert everything() == before
+    act(admin_client, action, row)
+    assert everything() != before
 
 
 def test_it_notes_who_steered_in_the_rows_history(admin_client: Client) -> None:
