@@ -173,6 +173,12 @@ def test_it_tells_a_page_whose_person_signed_out_elsewhere(visit: Callable[[], P
     other.locator("#account summary").click()
     other.get_by_role("button", name="Sign out").click()
     expect(page.locator("#banner")).to_contain_text("You were signed out", timeout=20_000)
+    # What is asked now is never sent: it is told so, and stays.
+    say(page, "too late")
+    expect(page.locator("#composer-error")).to_have_text("Not sent. Your text is kept.")
+    expect(page.locator("#composer-hint")).to_be_empty()
+    expect(page.locator("#prompt")).to_have_value("too late")
+    expect(page.locator("#send")).to_be_enabled()
 
 
 def test_it_runs_nothing_and_asks_no_foreign_server_for_what_was_written(visit: Callable[[], Page]) -> None:
