@@ -202,7 +202,7 @@ def test_it_says_at_once_that_it_is_offline_and_goes_on_at_once_afterwards(shake
     say(page, numbered())
     expect_begun(page)
     person.context.set_offline(True)
-    expect(page.locator("#banner")).to_contain_text("You are offline", timeout=2_000)
+    expect(page.locator("#banner")).to_contain_text("You are offline", timeout=10_000)
     page.wait_for_event("console", lambda message: "WebSocket" in message.text)  # it tried, in vain
     expect(page.locator("#banner")).to_contain_text("You are offline")
     person.context.set_offline(False)

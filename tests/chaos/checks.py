@@ -39,7 +39,7 @@ def complaints(replies: list[Reply], stored: dict[str, dict[str, Any]]) -> list[
             found.append(f"the prompt {reply.ask.text[:20]!r} has no job")
             continue
         # A failed step takes its neighbours along; nothing else may fail anybody.
-        due = reply.code == reply.ask.fails_with or "on purpose" in row["error_traceback"]
+        due = (reply.ask.fails_with and reply.code == reply.ask.fails_with) or "on purpose" in row["error_traceback"]
         if reply.end == "failed" and not due:
             found.append(f"job {reply.job} failed: {reply.end_frame} {row['error_traceback'][-300:]}")
         if row["state"] != reply.end or row["text"] != reply.text:

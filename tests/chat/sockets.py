@@ -134,12 +134,17 @@ class Socket:
 
     def close_code(self) -> int:
         """Read on until the server closes; its code."""
+        code = self.close_code_if_told()
+        assert code is not None, "the connection broke without a close frame"
+        return code
+
+    def close_code_if_told(self) -> int | None:
+        """Read on until the connection ends; the server's code, None if it broke without a close frame."""
         try:
             while True:
                 self.next()
         except ConnectionClosed as closed:
-            assert closed.rcvd is not None, "the connection broke without a close frame"
-            return int(closed.rcvd.code)
+            return int(closed.rcvd.code) if closed.rcvd else None
 
     def still_answers(self) -> None:
         """The socket is open: an unknown frame gets its error."""

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from uuid import uuid4
 
 import pytest
@@ -190,13 +191,10 @@ def test_a_frame_too_large_is_closed_and_nobody_else_notices(site: Site) -> None
         fragments = ("x" * 10 for _ in range(200_000))
         for message in ("x" * 20_000_000, fragments):
             with eve.socket() as socket:
-                try:
+                with suppress(ConnectionClosed):  # the server stops reading before all is sent
                     socket.connection.send(message)
-                    code = socket.close_code()
-                except ConnectionClosed as closed:
-                    # The server stops reading before all is sent.
-                    code = closed.rcvd.code if closed.rcvd else 1009
-                assert code in (1009, 4413)
+                # What it never read resets the connection, at times before its close frame has come through.
+                assert socket.close_code_if_told() in (1009, 4413, None)
         hers.end(job)
         assert [frame["seq"] for frame in hers.of(job, "token")] == list(range(1, 101))
 

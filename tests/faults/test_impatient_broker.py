@@ -38,19 +38,21 @@ def test_a_job_that_runs_and_waits_for_longer_than_the_broker_waits_runs_once(si
     (celery/celery#5935, celery/celery#6229, celery/kombu#337).
     """
     words, text = 350, "tell-steps@0 once"
+    before = site.lines.count
     (person,) = people(site)
     with person.socket() as socket:
         jobs = [socket.prompt(text, params={"max_new_tokens": words})["job"] for _ in range(CONCURRENCY + 1)]
         for job in jobs:
             check_whole(site, socket, job, text, words)
     assert max(frame["waited_seconds"] for job in jobs for frame in socket.of(job, "started")) > 2
-    steps = Counter(line.partition("step of ")[2] for line in site.lines.text.splitlines() if "step of " in line)
+    printed = site.lines.text_after(before).splitlines()
+    steps = Counter(line.partition("step of ")[2] for line in printed if "step of " in line)
     with redis.Redis.from_url(site.up["redis_url"]) as client:
         for job in jobs:
             assert rows(site, "SELECT epoch, attempt FROM generation_job WHERE id = ?", UUID(job).hex) == [(1, 1)]
             assert [steps[f"{job} after {number} tokens"] for number in range(1, words)] == [1] * (words - 1)
             assert client.xlen(stream.tokens_key(UUID(job))) == words + 1
-    received = Counter(line.split("[")[1].split("]")[0] for line in site.lines.text.splitlines() if "received" in line)
+    received = Counter(line.split("[")[1].split("]")[0] for line in printed if "received" in line)
     assert received and set(received.values()) == {1}
 
 

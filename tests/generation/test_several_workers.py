@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chatsite.celery import app
-from generation import admission, instants, queue
+from generation import overview, queue
 from generation.delivery import stream
 from generation.models import Job, Worker
 from tests.generation.asking import ask
@@ -61,12 +61,15 @@ def test_two_workers_share_a_queue_and_neither_hoards_what_waits(start: Start) -
     pair = [start("one", "-c", "1"), start("two", "-c", "1")]
     for worker in pair:
         worker.wait_until_ready()
+    queue.pause("gpu")
     for number in range(12):
         ask(f"person{number}", params={"max_new_tokens": 12})
     told = queue.positions("gpu")
+    assert len(told) == 12
+    queue.resume("gpu")
     reserved: list[int] = []
     while not all_have_ended():
-        held = app.control.inspect(timeout=0.3).reserved() or {}
+        held = app.control.inspect(timeout=5, limit=2).reserved() or {}
         reserved.extend(map(len, held.values()))
     assert reserved and max(reserved) <= 1
     shares = [num_run_by("one"), num_run_by("two")]
@@ -81,7 +84,7 @@ def test_two_workers_on_one_host_are_two_rows_and_outlive_each_other(start: Star
     first, second = start("device0", "-c", "1"), start("device1", "-c", "1")
     first.wait_until_ready()
     second.wait_until_ready()
-    rows = {row.hostname: row for row in admission.live_workers(instants.now(), "gpu")}
+    rows = {row.hostname: row for row in overview.live_workers().filter(queue="gpu")}
     one, two = rows["device0@test"], rows["device1@test"]
     assert (one.host, one.boot_id, one.pid_namespace) == (two.host, two.boot_id, two.pid_namespace)
     assert (one.pid, two.pid) == (first.process.pid, second.process.pid)

@@ -98,6 +98,8 @@ export class Reply {
   }
 
   end(frame) {
+    // At once: nobody finds an ended reply without its end, nor does a hidden tab, which gets no animation frames.
+    this.#paint();
     this.article.dataset.state = frame.type;
     this.article.removeAttribute("aria-busy");
     this.stopping = false;
@@ -110,7 +112,7 @@ export class Reply {
     this.meta.hidden = false;
     if (frame.type === "finished" && frame.reason === "length") this.meta.append(askButton("continue", "Continue"));
     this.meta.append(askButton("regenerate", "Try again"));
-    this.#schedule();
+    this.#painted();
   }
 
   #schedule() {
