@@ -14,11 +14,12 @@ import pytest
 from generation.lease import WEDGED_STATUS
 from generation.worker import DEVICE_LOST_STATUS
 from tests.chat.sockets import Socket, people, rows
+from tests.faults.conftest import ENVIRONMENT
 from tests.faults.replies import check_whole, failure
 from tests.faults.workers import SecondWorker
 from tests.generation.workers import wait_until
 from tests.mock_words import repeated
-from tests.site import Site, frozen
+from tests.site import Site, frozen, running
 
 StartFaultySite = Callable[..., Site]
 
@@ -170,24 +171,31 @@ def check_replaced(site: Site, word: str, status: int, meanwhile: Callable[[], N
     assert site.up["pids"]["worker"] != pid
 
 
-def test_a_step_that_never_returns_ends_its_worker_and_no_reply(start_faulty_site: StartFaultySite) -> None:
+@pytest.fixture(scope="module")
+def replacing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """One site for what ends a worker of itself."""
+    site = Site(tmp_path_factory.mktemp("replacing"), "--no-flower", "--concurrency", "2", **ENVIRONMENT)
+    with running(site):
+        yield site
+
+
+def test_a_step_that_never_returns_ends_its_worker_and_no_reply(replacing: Site) -> None:
     """The health page stayed green while nothing moved any more (theroyallab/tabbyAPI#428), and a time limit had no
     effect on a thread (celery/celery#9203).
     """
-    site = start_faulty_site("--concurrency", "2")
 
     def health_turns_red() -> None:
-        assert wait_until(lambda: readiness(site)) == ["no worker is running for queue gpu"]
+        assert wait_until(lambda: readiness(replacing)) == ["no worker is running for queue gpu"]
 
-    check_replaced(site, "hang@3#1", WEDGED_STATUS, health_turns_red)
-    wait_until(lambda: not readiness(site))
+    check_replaced(replacing, "hang@3#1", WEDGED_STATUS, health_turns_red)
+    wait_until(lambda: not readiness(replacing))
 
 
-def test_a_worker_that_lost_its_device_fails_nobody(start_faulty_site: StartFaultySite) -> None:
+def test_a_worker_that_lost_its_device_fails_nobody(replacing: Site) -> None:
     """After an error that a CUDA context does not survive every later step fails too: such a worker would take one
     job after the other and fail them all (vllm-project/vllm#5822, ggml-org/llama.cpp#19367).
     """
-    check_replaced(start_faulty_site("--concurrency", "2"), "lose-device@3#1", DEVICE_LOST_STATUS)
+    check_replaced(replacing, "lose-device@3#1", DEVICE_LOST_STATUS)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The admin's lists over a hundred thousand jobs: as many queries as over a few, and none that reads them all."""
+"""The admin's lists over tens of thousands of jobs: as many queries as over a few, and none that reads them all."""
 
 import time
 import uuid
@@ -17,7 +17,7 @@ from tests.generation.rows import make_job, make_worker
 
 pytestmark = pytest.mark.django_db
 
-NUM_JOBS = 100_000
+NUM_JOBS = 25_000
 JOBS = "/admin/generation/job/"
 
 
@@ -76,9 +76,9 @@ def test_it_opens_every_list_of_very_many_jobs_without_going_through_them_all(ad
         pytest.skip("rows are multiplied in SQLite's SQL")
     worker = make_worker()
     states = [Job.State.QUEUED] * 10 + [Job.State.FINISHED] * 80 + [Job.State.CANCELLED] * 9
-    long = [{"role": "user", "content": "a long prompt " * 100}]
+    long = [{"role": "user", "content": "a long prompt " * 20}]
     for place, state in enumerate(states):
-        make_job(state, place=place, person=f"person{place % 20}", messages=long, text="a reply " * 200)
+        make_job(state, place=place, person=f"person{place % 20}", messages=long, text="a reply " * 40)
     job = make_job(Job.State.RUNNING, worker=worker, person="ada")
     make_job(Job.State.FAILED, person="ada", created_at=timezone.now() - timedelta(days=3))
     few = opened(admin_client, pages(job, 2))

