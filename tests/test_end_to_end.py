@@ -24,7 +24,7 @@ SignIn = Callable[..., Person]
 
 
 def test_it_answers_with_the_builtin_model(start_site: Callable[..., Site], sign_in: SignIn) -> None:
-    site = start_site(None, "--no-flower", GENERATION_MODELS="")
+    site = start_site(None, "--no-flower", GENERATION_MODELS="", GENERATION_MAX_NEW_TOKENS="80")
     page = sign_in(site).page
     page.get_by_role("textbox", name="Your message").press_sequentially(
         "Explain how a rainbow forms, in three short paragraphs."
