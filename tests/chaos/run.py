@@ -52,14 +52,19 @@ class Report:
         return "\n".join(lines)
 
 
-async def chaos(target: Target, *, people: int, seconds: float, seed: int, pause: tuple[float, float]) -> Report:
-    """Let `people` talk for `seconds` with a fault every `pause` seconds, every kind before one comes again."""
+async def chaos(
+    target: Target, *, people: int, seconds: float, seed: int, pause: tuple[float, float], opening_tries: int = TRIES
+) -> Report:
+    """Let `people` talk for `seconds` with a fault every `pause` seconds, every kind before one comes again.
+
+    The throughput before is the best of `opening_tries`.
+    """
     site, report = target.site, Report(seed)
     cookies = await asyncio.to_thread(_sign_in, site, people)
     crowd = [
         Person(number, site.url, cookie, seed, target.model, target.requests) for number, cookie in enumerate(cookies)
     ]
-    before = await _rate(crowd, seed, enough=float("inf"))
+    before = await _rate(crowd, seed, tries=opening_tries)
     report.rates = (before, 0.0)
     report.before = await asyncio.to_thread(checks.measure, target)
     watch = checks.EpochWatch(site)
@@ -75,7 +80,7 @@ async def chaos(target: Target, *, people: int, seconds: float, seed: int, pause
         talk.result()
     watch.stop()
     report.seconds = time.monotonic() - began
-    report.rates = (before, await _rate(crowd, seed, enough=AS_BEFORE * before))
+    report.rates = (before, await _rate(crowd, seed, tries=TRIES, enough=AS_BEFORE * before))
     report.replies = [reply for person in crowd for reply in person.replies]
     stored = await asyncio.to_thread(checks.rows, site)
     report.handed_over = sum(row["epoch"] > 1 for row in stored.values())
@@ -102,13 +107,13 @@ async def _attack(
         await faults[name](target)
 
 
-async def _rate(crowd: list[Person], seed: int, *, enough: float) -> float:
-    """Tokens per second over one reply for everyone at once: the best of some tries, until one is enough.
+async def _rate(crowd: list[Person], seed: int, *, tries: int, enough: float = float("inf")) -> float:
+    """Tokens per second over one reply for everyone at once: the best of `tries`, until one is enough.
 
     What else the machine does at that moment must not decide.
     """
     rates = [0.0]
-    while max(rates) < enough and len(rates) <= TRIES:
+    while max(rates) < enough and len(rates) <= tries:
         chance = random.Random(seed)
         asks = [person.draw(chance) for person in crowd]
         began = time.monotonic()

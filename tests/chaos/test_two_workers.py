@@ -7,4 +7,4 @@ from tests.chaos import short_form, targets
 
 def test_it_loses_nothing_while_everything_is_killed(tmp_path: Path) -> None:
     """Workers, web process, Redis and database are killed, frozen, emptied; every reply is exact all the same."""
-    short_form.check(targets.two_workers, 2, tmp_path)
+    short_form.check(targets.two_workers, 23, tmp_path)
