@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import F
+from django.db.models import Exists, F
 from django.db.models.functions import Greatest
 
 from generation import admission, instants, ledger, line, notices
@@ -118,7 +118,7 @@ def claim(
     """
     now = instants.now()
     with line.changing(queue_name) as queue:
-        if queue.paused or not Worker.objects.filter(pk=worker.pk, draining=False, stopped_at=None).exists():
+        if queue.paused:
             return None
         while job := line.head(queue_name, models):
             if not line.is_overdue(job, queue, now):
@@ -126,17 +126,22 @@ def claim(
             _expire(job, queue, now)
         if job is None or (job.attempt == MAX_ATTEMPTS - 1 and not last_attempts):
             return None
+        claimed = {
+            "state": State.RUNNING,
+            "epoch": job.epoch + 1,
+            "attempt": job.attempt + 1,
+            "worker": worker,
+            "task_id": task_id,
+            "started_at": now,
+            "first_started_at": job.first_started_at or now,
+        }
+        takes_work = Worker.objects.filter(pk=worker.pk, draining=False, stopped_at=None)
+        mine = Job.objects.filter(Exists(takes_work), pk=job.pk, state=State.QUEUED, epoch=job.epoch)
+        if not mine.update(**claimed):
+            return None
         line.advance(queue, line.start_of(job))
-        Job.objects.filter(pk=job.pk, state=State.QUEUED).update(
-            state=State.RUNNING,
-            epoch=F("epoch") + 1,
-            attempt=F("attempt") + 1,
-            worker=worker,
-            task_id=task_id,
-            started_at=now,
-            first_started_at=job.first_started_at or now,
-        )
-        job.refresh_from_db()
+        for name, value in claimed.items():
+            setattr(job, name, value)
         transaction.on_commit(lambda: notices.changed(job, signal="job_started"))
     return job
 

@@ -26,6 +26,8 @@ def generate(self: Task, sent_for: str = "", **unknown: Any) -> str | None:
     if job is None:
         process.pass_on(int((self.request.headers or {}).get(notices.PASSED, 0)))
         return None
+    if not sent_for:
+        process.wake_others()  # sent for the line as a whole: there may be work for every free slot
     try:
         process.run(job)
     finally:

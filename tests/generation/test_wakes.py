@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 
 from generation import queue
-from generation.delivery import stream
 from generation.models import Job, Worker
 from tests.generation.asking import ask
 from tests.generation.rows import make_worker
 from tests.generation.workers import CeleryWorker, celery_workers, has_ended, wait_until
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_limits", "no_wakes")]
 
 Start = Callable[..., CeleryWorker]
 NUM_JOBS = 12
@@ -23,8 +22,6 @@ LEASE = "60"
 @pytest.fixture(autouse=True)
 def two_models(settings: Any) -> None:
     settings.GENERATION_MODELS = "mock=mock: other=mock:"
-    settings.GENERATION_MAX_JOBS_PER_USER = settings.GENERATION_MESSAGES_PER_MINUTE = 1000
-    stream.sync_client().delete("gpu")
 
 
 @pytest.fixture
@@ -64,6 +61,18 @@ def test_a_worker_without_the_model_passes_wakes_on_to_another(start: Start) -> 
     start("without", "mock=mock:?rate=200")
     start("with", "other=mock:?rate=200")
     assert num_ticks_while_running("with", model="other") < NUM_JOBS / 3
+
+
+def test_a_resumed_queue_fills_every_free_slot_without_a_tick(transactional_db: None) -> None:
+    with celery_workers() as start_one:
+        start_one("one", "-c", "4", GENERATION_MODELS="mock=mock:", GENERATION_LEASE_SECONDS="1000")
+        queue.pause("gpu")
+        jobs = [ask(f"person{number}", params={"max_new_tokens": 2_000}) for number in range(4)]
+        before = row_of("one").last_seen_at
+        queue.resume("gpu")
+        running = Job.objects.filter(pk__in=[job.pk for job in jobs], state=Job.State.RUNNING)
+        wait_until(lambda: running.count() == len(jobs))
+        assert row_of("one").last_seen_at == before
 
 
 def test_a_wake_that_nobody_can_use_ends(start: Start) -> None:
