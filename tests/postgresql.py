@@ -31,6 +31,7 @@ def _program(name: str) -> str:
 class Cluster:
     """`stop` is a crash, every connection is cut; `start` a recovery; `restart` is both."""
 
+    url: str
     port: int
     stop: Callable[[], None]
     start: Callable[[], None]
@@ -42,7 +43,12 @@ class Cluster:
 
 @contextlib.contextmanager
 def cluster(
-    user: str, password: str, database: str, *, address: str = ports.LOOPBACK, inside: Sequence[str] = ()
+    user: str = "tokenline",
+    password: str = "for-this-test-only",
+    database: str = "tokenline",
+    *,
+    address: str = ports.LOOPBACK,
+    inside: Sequence[str] = (),
 ) -> Iterator["Cluster"]:
     """Start one and make the database. It never runs as root, which PostgreSQL refuses.
 
@@ -81,7 +87,7 @@ def cluster(
         start()
         try:
             _make_database(address, port, user, password, database)
-            yield Cluster(port, stop, start)
+            yield Cluster(f"postgresql://{user}:{password}@{address}:{port}/{database}", port, stop, start)
         finally:
             if Path(place, "postmaster.pid").exists():
                 stop()

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from uuid import UUID
 
 import psycopg
 import pytest
+import redis
 
-from chatsite.local import ports
+from generation.delivery import stream
 from tests import postgresql
 from tests.chat.sockets import Socket, people
 from tests.faults.conftest import ENVIRONMENT
@@ -15,7 +17,6 @@ from tests.generation.workers import wait_until
 from tests.mock_words import repeated
 from tests.site import Site
 
-USER, PASSWORD, DATABASE = "tokenline", "for-this-test-only", "tokenline"
 CONCURRENCY = 4
 OTHERS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 
@@ -25,11 +26,10 @@ class Outside:
     """The site, and what may happen to its database."""
 
     site: Site
-    url: str
     cluster: postgresql.Cluster
 
     def ask(self, statement: str, *values: object) -> list[tuple[object, ...]]:
-        with psycopg.connect(self.url, autocommit=True) as connection:
+        with psycopg.connect(self.cluster.url, autocommit=True) as connection:
             answer = connection.execute(statement, values)  # type: ignore[call-overload]
             return answer.fetchall() if answer.description else []
 
@@ -42,13 +42,12 @@ class Outside:
 
 @pytest.fixture(scope="module")
 def outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outside]:
-    with postgresql.cluster(USER, PASSWORD, DATABASE) as cluster:
-        url = f"postgresql://{USER}:{PASSWORD}@{ports.LOOPBACK}:{cluster.port}/{DATABASE}"
+    with postgresql.cluster() as cluster:
         folder = tmp_path_factory.mktemp("database")
-        environ = ENVIRONMENT | {"DATABASE_URL": url}
+        environ = ENVIRONMENT | {"DATABASE_URL": cluster.url}
         site = Site(folder, "--no-flower", "--concurrency", str(CONCURRENCY), **environ)
         try:
-            yield Outside(site.start(), url, cluster)
+            yield Outside(site.start(), cluster)
         finally:
             site.stop()
             print(site.lines.text)
@@ -94,5 +93,8 @@ def test_a_socket_signed_out_while_the_database_restarts_is_closed(outside: Outs
         outside.ask("DELETE FROM django_session WHERE session_key = %s", person.session_key)
         outside.cluster.restart()
         assert socket.close_code() == 4401
+    num_heard = len(socket.of(job, "token"))
+    with redis.Redis.from_url(outside.site.up["redis_url"]) as client:
+        # What is written after the socket was closed, which nobody heard.
+        wait_until(lambda: client.xlen(stream.tokens_key(UUID(job))) > num_heard + 10)
     wait_until(lambda: outside.ask("SELECT state FROM generation_job WHERE id = %s", job) == [("running",)])
-    assert len(socket.of(job, "token")) < 5000

@@ -19,6 +19,11 @@ def person(name: str) -> Any:
     return get_user_model().objects.get_or_create(username=name)[0]
 
 
+def operator() -> Any:
+    """Somebody of the staff."""
+    return get_user_model().objects.get_or_create(username="operator", defaults={"is_staff": True})[0]
+
+
 def ask(name: str = "ada", text: str = "one two three", **options: Any) -> Job:
     return queue.submit(person(name), [{"role": "user", "content": text}], **options)
 

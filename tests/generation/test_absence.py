@@ -12,7 +12,7 @@ from generation import absence, conf, queue, signals
 from generation.absence import AbsentModels
 from generation.delivery import stream
 from generation.models import Job, Worker
-from tests.generation.asking import person
+from tests.generation.asking import operator, person
 from tests.generation.rows import make_job, make_worker
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -88,9 +88,7 @@ def test_a_job_fails_whose_model_every_live_worker_failed_to_load(process: Absen
 
 def test_staff_are_told_the_workers_own_words(process: AbsentModels, clock: Clock) -> None:
     make_worker(models=FAILED)
-    operator = person("operator")
-    operator.is_staff = True
-    operator.save()
+    operator()
     job = make_job(model="broken", person="operator")
     pass_time(process, clock)
     assert state_of(job) == State.FAILED
@@ -251,9 +249,9 @@ def test_a_paused_queue_keeps_its_jobs_while_the_operator_mends_the_model(proces
 
 
 def test_the_rest_of_a_long_line_is_failed_at_the_next_tick(process: AbsentModels, clock: Clock) -> None:
-    make_worker(models=FAILED)
     for place in range(queue.MAX_FAILED_AT_ONCE + 5):
         make_job(model="broken", place=place)
+    make_worker(models=FAILED)
     assert pass_time(process, clock) == queue.MAX_FAILED_AT_ONCE
     assert pass_time(process, clock, 1) == 5
 
