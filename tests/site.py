@@ -43,6 +43,12 @@ def is_running(pid: int) -> bool:
     return process_identity.start_time(pid) is not None
 
 
+def resident_bytes(pid: int) -> int:
+    """The memory that it has in use."""
+    fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return int(fields["VmRSS"].split()[0]) * 1024
+
+
 @contextmanager
 def frozen(pid: int) -> Iterator[None]:
     """The process does nothing meanwhile; it may have been killed before it goes on."""

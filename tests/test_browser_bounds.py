@@ -6,15 +6,14 @@ from collections.abc import Callable
 from playwright.sync_api import expect
 
 from tests.browser import Person, expect_state, say, text_of
-from tests.chat.sockets import rows
+from tests.chat.sockets import rows, set_quota
 from tests.site import Site
 
 
 def test_it_keeps_a_prompt_past_the_quota_until_it_may_be_sent(site: Site, sign_in: Callable[..., Person]) -> None:
     person = sign_in(site)
     page = person.page
-    [(user,)] = rows(site, "SELECT id FROM auth_user WHERE username = ?", person.name)
-    rows(site, "INSERT INTO generation_quota (user_id, tokens_per_day) VALUES (?, 0)", user)
+    user = set_quota(site, person.name, 0)
     say(page, "not yet, please")
     reason = re.compile(r"^You have used 0 of the 0 tokens of this day; the quota resets at 00:00 UTC, in .* min\.$")
     expect(page.locator("#composer-error")).to_have_text(reason)

@@ -2,12 +2,10 @@
 
 import os
 import signal
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 
 import pytest
-import redis
 from playwright.sync_api import Page, expect
 
 from tests import postgresql
@@ -21,6 +19,7 @@ from tests.browser import (
     say,
     sign_in_link,
 )
+from tests.faults.outages import full_redis, locked_database
 from tests.site import Site, frozen, running
 
 SignIn = Callable[..., Person]
@@ -60,24 +59,6 @@ def redis_away(site: Site) -> Iterator[None]:
         yield
     finally:
         hidden.rename(configuration)
-
-
-@contextmanager
-def redis_full(site: Site) -> Iterator[None]:
-    with redis.Redis.from_url(site.up["redis_url"]) as client:
-        client.config_set("maxmemory", "1")
-        try:
-            yield
-        finally:
-            client.config_set("maxmemory", "0")
-
-
-@contextmanager
-def database_locked(site: Site) -> Iterator[None]:
-    """Another process holds SQLite's one write lock."""
-    with closing(sqlite3.connect(site.var / "db.sqlite3", isolation_level=None)) as database:
-        database.execute("BEGIN IMMEDIATE")
-        yield
 
 
 def expect_said(page: Page, text: str) -> None:
@@ -129,7 +110,7 @@ def test_a_page_that_is_opened_while_redis_is_away_says_so_and_sends_its_prompt_
 
 def test_it_says_that_redis_is_full_and_answers_what_was_asked_meanwhile(shaken: Site, sign_in: SignIn) -> None:
     page = sign_in(shaken).page
-    with redis_full(shaken):
+    with full_redis(shaken):
         expect_said(page, REDIS_FULL)
         say(page, numbered(20))
         expect(page.locator("article.prompt")).to_have_count(1)
@@ -143,7 +124,7 @@ def test_it_keeps_a_prompt_that_a_locked_database_does_not_take_and_shows_when_i
     """It is asked for once. Workers that couldn't write that they are there aren't said to be missing."""
     page = sign_in(shaken).page
     page.evaluate(RECORD)
-    with database_locked(shaken):
+    with locked_database(shaken):
         expect_said(page, DATABASE)
         say(page, "asked of a locked database")
         expect_said(page, UNANSWERED)
@@ -257,9 +238,8 @@ def test_everything_goes_on_after_the_database_was_away_even_if_web_was_killed_m
     start_site: StartSite, sign_in: SignIn
 ) -> None:
     """`up` ended with every process of the site, since it couldn't make a sign-in link for the new one."""
-    with postgresql.cluster("outages", "outages", "outages") as cluster:
-        database = f"postgres://outages:outages@127.0.0.1:{cluster.port}/outages"
-        site = start_site(None, "--no-flower", **RATE, DATABASE_URL=database)
+    with postgresql.cluster() as cluster:
+        site = start_site(None, "--no-flower", **RATE, DATABASE_URL=cluster.url)
         person = sign_in(site)
         person.tolerated += [*LOST, "status of 503"]
         page = person.page

@@ -44,13 +44,13 @@ class SpreadSite:
     `clocks` tells how far each worker's clock is ahead of ours, by what it logs.
     """
 
-    def __init__(self, hosts: dict[str, Host], folder: Path, database_port: int) -> None:
+    def __init__(self, hosts: dict[str, Host], folder: Path, database_url: str) -> None:
         self.hosts = hosts
         self._hub = hosts["hub"]
         address = self._hub.address
         self.url = f"http://{address}:8000"
         self.up = {"redis_url": f"redis://:secret@{address}:6379/0"}
-        self.database_url = f"postgres://site:secret@{address}:{database_port}/site"
+        self.database_url = database_url
         self.logs: dict[str, Lines] = {}
         self.clocks: dict[str, float] = {}
         self.environment = clean_environment(
@@ -131,10 +131,10 @@ class SpreadSite:
 def spread_site(hosts: dict[str, Host], folder: Path) -> Iterator[SpreadSite]:
     hub = hosts["hub"]
     with (
-        postgresql.cluster("site", "secret", "site", address=hub.address, inside=hub.inside) as cluster,
+        postgresql.cluster(address=hub.address, inside=hub.inside) as cluster,
         contextlib.ExitStack() as removal,
     ):
-        site = SpreadSite(hosts, folder, cluster.port)
+        site = SpreadSite(hosts, folder, cluster.url)
         for host in hosts.values():
             removal.callback(host.stop)
         for worker in (host for host in hosts.values() if host is not hub):

@@ -5,7 +5,6 @@ import contextlib
 import os
 import shutil
 import signal
-import sqlite3
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ import redis
 
 from tests.chaos import scripts
 from tests.chaos.scripts import Ask
+from tests.faults.outages import locked_database
 from tests.mock_words import repeated
 from tests.site import Site
 
@@ -135,15 +135,9 @@ async def restart_database(target: Target) -> None:
 
 async def lock_database(target: Target) -> None:
     """Somebody else writes to SQLite's file for longer than any statement waits."""
-    connection = sqlite3.connect(
-        target.site.var / "db.sqlite3", isolation_level=None, timeout=30, check_same_thread=False
-    )
-    try:
-        await asyncio.to_thread(connection.execute, "BEGIN IMMEDIATE")
+    with contextlib.ExitStack() as lock:
+        await asyncio.to_thread(lock.enter_context, locked_database(target.site))
         await asyncio.sleep(target.away_seconds)
-        connection.rollback()
-    finally:
-        connection.close()
 
 
 def asking(word: str, *, fails_with: str = "", num_words: int = 30, idle_seconds: float = 0) -> Fault:

@@ -60,9 +60,8 @@ def built_in_model(folder: Path, *, seed: int, lease_seconds: int, rate: int, aw
 
 @contextlib.contextmanager
 def two_workers(folder: Path, *, seed: int, lease_seconds: int, rate: int, away_seconds: float) -> Iterator[Target]:
-    with postgresql.cluster("chaos", "chaos", "chaos") as cluster:
-        url = f"postgres://chaos:chaos@127.0.0.1:{cluster.port}/chaos"
-        site = _site(folder, lease_seconds, CONCURRENCY, DATABASE_URL=url, **_obedient(rate))
+    with postgresql.cluster() as cluster:
+        site = _site(folder, lease_seconds, CONCURRENCY, DATABASE_URL=cluster.url, **_obedient(rate))
         with _running(site, folder):
             second = _SecondWorker(site, folder)
             try:
@@ -72,7 +71,7 @@ def two_workers(folder: Path, *, seed: int, lease_seconds: int, rate: int, away_
                     away_seconds,
                     extra_workers=second.pids,
                     restart_database=cluster.restart,
-                    num_database_connections=lambda: _num_connections(url),
+                    num_database_connections=lambda: _num_connections(cluster.url),
                 )
             finally:
                 second.stop()
@@ -93,7 +92,7 @@ def _running(site: Site, folder: Path) -> Iterator[None]:
 
 def _num_connections(url: str) -> int:
     with psycopg.connect(url) as connection:
-        row = connection.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = 'chaos'").fetchone()
+        row = connection.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()").fetchone()
         assert row is not None
         return int(row[0])
 

@@ -225,6 +225,13 @@ def wait_for_rows(site: Site, statement: str, *values: Any) -> list[tuple[Any, .
     return found
 
 
+def set_quota(site: Site, name: str, tokens_per_day: int) -> int:
+    """Give somebody one of their own; the user's id."""
+    [(user,)] = rows(site, "SELECT id FROM auth_user WHERE username = ?", name)
+    rows(site, "INSERT INTO generation_quota (user_id, tokens_per_day) VALUES (?, ?)", user, tokens_per_day)
+    return int(user)
+
+
 def job_row(site: Site, job: str) -> tuple[Any, ...]:
     """(state, text, last_seq, finish_reason) of a job's row."""
     found = rows(site, "SELECT state, text, last_seq, finish_reason FROM generation_job WHERE id = ?", UUID(job).hex)

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.chat.sockets import Frame, Person, Socket, people, rows
+from tests.chat.sockets import Frame, Socket, people, rows, set_quota
 from tests.site import Site, running
 
 CHARS, MESSAGES, WAITING = 40, 4, 2
@@ -53,11 +53,6 @@ def refusal(site: Site, socket: Socket, kind: str = "prompt", **fields: Any) -> 
     return answer
 
 
-def set_quota(person: Person, tokens_per_day: int) -> None:
-    [(user,)] = rows(person.site, "SELECT id FROM auth_user WHERE username = ?", person.name)
-    rows(person.site, "INSERT INTO generation_quota (user_id, tokens_per_day) VALUES (?, ?)", user, tokens_per_day)
-
-
 def test_a_prompt_of_one_character_too_many_is_refused(bounded: Site) -> None:
     [ada] = people(bounded)
     with ada.socket() as socket:
@@ -95,7 +90,7 @@ def test_a_prompt_that_finds_the_line_full_is_refused_until_a_place_is_free(boun
 
 def test_a_prompt_past_the_quota_is_refused_with_what_was_used_and_when_there_is_more(bounded: Site) -> None:
     [ada] = people(bounded)
-    set_quota(ada, 5)
+    set_quota(bounded, ada.name, 5)
     with ada.socket() as socket:
         answered(socket)  # 2 tokens asked, 2 said: one below the quota
         last = answered(socket)  # 6 asked with what was said before, 2 said

@@ -6,10 +6,10 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-import redis
 
 from generation.outages import Outages
 from tests.chat.sockets import Socket, open_socket, people, rows
+from tests.faults.outages import full_redis
 from tests.generation.rows import make_worker
 from tests.site import Site, running
 
@@ -28,14 +28,11 @@ def until_told(socket: Socket, *codes: str) -> None:
 
 def test_a_socket_is_told_what_is_down_and_that_it_is_over(shaken: Site) -> None:
     (ada,) = people(shaken)
-    with ada.socket() as socket, redis.Redis.from_url(shaken.up["redis_url"]) as client:
-        client.config_set("maxmemory", "1")
-        try:
+    with ada.socket() as socket:
+        with full_redis(shaken):
             until_told(socket, "redis_full")
             with ada.socket() as late:
                 until_told(late, "redis_full")
-        finally:
-            client.config_set("maxmemory", "0")
         until_told(socket)
 
 

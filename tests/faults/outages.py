@@ -1,9 +1,11 @@
-"""Redis away in several ways, on a site that its own supervisor looks after."""
+"""Redis away in several ways, on a site that its own supervisor looks after; and its database locked."""
 
 import os
 import signal
+import sqlite3
 import threading
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 
 import redis
 
@@ -29,6 +31,26 @@ def keep_redis_down(site: Site, seconds: float) -> None:
 def frozen_redis(site: Site) -> AbstractContextManager[None]:
     """It takes connections and answers nothing."""
     return frozen(site.up["pids"]["redis"])
+
+
+@contextmanager
+def full_redis(site: Site) -> Iterator[None]:
+    """It refuses every write."""
+    with redis.Redis.from_url(site.up["redis_url"]) as client:
+        client.config_set("maxmemory", "1")
+        try:
+            yield
+        finally:
+            client.config_set("maxmemory", "0")
+
+
+@contextmanager
+def locked_database(site: Site) -> Iterator[Callable[[], None]]:
+    """Nobody else can write to SQLite's file until the end, or until a thread calls what is given."""
+    connection = sqlite3.connect(site.var / "db.sqlite3", timeout=30, isolation_level=None, check_same_thread=False)
+    with closing(connection):
+        connection.execute("BEGIN IMMEDIATE")
+        yield connection.rollback
 
 
 def cut_connections(site: Site) -> None:

@@ -16,6 +16,12 @@ def failure(site: Site, job: str) -> tuple[str, str, str, str]:
     )[0]  # type: ignore[return-value]
 
 
+def worker_of(site: Site, job: str) -> str:
+    """The node's name of the worker that ran the job last."""
+    statement = "SELECT hostname FROM generation_worker WHERE id = (SELECT worker_id FROM generation_job WHERE id = ?)"
+    return str(rows(site, statement, UUID(job).hex)[0][0])
+
+
 def end_of(socket: Socket, job: str) -> Frame:
     """The job's end, which may have come already."""
     return next(iter(socket.of(job, *ENDS)), None) or socket.end(job)

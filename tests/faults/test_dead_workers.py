@@ -15,7 +15,7 @@ from generation.lease import WEDGED_STATUS
 from generation.worker import DEVICE_LOST_STATUS
 from tests.chat.sockets import Socket, people, rows
 from tests.faults.conftest import ENVIRONMENT
-from tests.faults.replies import check_whole, failure
+from tests.faults.replies import check_whole, failure, worker_of
 from tests.faults.workers import SecondWorker
 from tests.generation.workers import wait_until
 from tests.mock_words import repeated
@@ -83,12 +83,6 @@ def claims(site: Site, job: str) -> tuple[int, int, int]:
         site, "SELECT epoch, attempt, origin FROM generation_job WHERE id = ?", UUID(job).hex
     )[0]
     return epoch, attempt, origin
-
-
-def worker_of(site: Site, job: str) -> str:
-    """The node's name of the worker that ran the job last."""
-    statement = "SELECT hostname FROM generation_worker WHERE id = (SELECT worker_id FROM generation_job WHERE id = ?)"
-    return str(rows(site, statement, UUID(job).hex)[0][0])
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

@@ -2,10 +2,9 @@
 
 import os
 import signal
-import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from uuid import UUID, uuid4
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from tests.chat.sockets import people, rows, wait_for_rows
 from tests.faults.conftest import ENVIRONMENT
 from tests.faults.deaf import deaf_socket
+from tests.faults.outages import locked_database
 from tests.faults.replies import check_whole, end_of, failure
 from tests.faults.workers import SecondWorker
 from tests.generation.workers import wait_until
@@ -101,11 +101,9 @@ def lock_storm(site: Site) -> Iterator[None]:
     stopping = threading.Event()
 
     def hold() -> None:
-        with closing(sqlite3.connect(site.var / "db.sqlite3", timeout=20, isolation_level=None)) as database:
-            while not stopping.wait(0.1):
-                database.execute("BEGIN IMMEDIATE")
+        while not stopping.wait(0.1):
+            with locked_database(site):
                 stopping.wait(0.1)
-                database.execute("COMMIT")
 
     thread = threading.Thread(target=hold)
     thread.start()

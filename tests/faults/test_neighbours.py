@@ -1,19 +1,18 @@
 """What one person does, however much or however wrong, changes nothing for the others on the same site."""
 
 import json
-import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
-from pathlib import Path
+from contextlib import ExitStack, contextmanager
 from uuid import uuid4
 
 import pytest
 
 from tests.chat.sockets import people, rows
+from tests.faults.outages import locked_database
 from tests.faults.replies import check_whole, failure
-from tests.site import Site, running
+from tests.site import Site, resident_bytes, running
 
 BAD_PARAMS = [
     *('{"temperature": NaN}', '{"temperature": Infinity}', '{"temperature": -1}', '{"top_p": -1}', '{"top_p": 0}'),
@@ -44,15 +43,13 @@ def test_bad_parameters_change_nothing_for_somebody_who_is_being_answered(faulty
 
 
 @contextmanager
-def locked_database(site: Site, seconds: float) -> Iterator[threading.Event]:
+def locked_for(site: Site, seconds: float) -> Iterator[threading.Event]:
     """Nobody else can write to the database for so long; the event is set when they can again."""
     released = threading.Event()
-    with closing(sqlite3.connect(site.var / "db.sqlite3", isolation_level=None, check_same_thread=False)) as database:
-        database.execute("PRAGMA busy_timeout = 20000")
-        database.execute("BEGIN IMMEDIATE")
+    with locked_database(site) as unlock:
 
         def release() -> None:
-            database.execute("ROLLBACK")
+            unlock()
             released.set()
 
         timer = threading.Timer(seconds, release)
@@ -71,7 +68,7 @@ def test_slow_database_calls_of_some_freeze_nobody_elses_stream(faulty_site: Sit
         sockets = [stack.enter_context(other.socket()) for other in others]
         job = watched.prompt(text, params={"max_new_tokens": 1000})["job"]
         watched.until("token", job=job)
-        with locked_database(faulty_site, seconds) as released:
+        with locked_for(faulty_site, seconds) as released:
             # More than the threads that a web process has for its sockets' calls: each waits for the lock.
             for socket in sockets:
                 socket.send("prompt", id=str(uuid4()), text="waits", params={"max_new_tokens": 2})
@@ -98,11 +95,6 @@ def strict_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield site
 
 
-def resident_megabytes(pid: int) -> float:
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * 4096 / 2**20
-
-
 @pytest.mark.parametrize("number", [1000, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_one_persons_prompts_without_end_take_neither_memory_nor_anybodys_place(strict_site: Site, number: int) -> None:
     """The queue grew without limit, and memory and everybody's wait with it (vllm-project/vllm#18826,
@@ -113,12 +105,12 @@ def test_one_persons_prompts_without_end_take_neither_memory_nor_anybodys_place(
     with greedy.socket() as socket, other.socket() as patient:
         jobs = [socket.prompt("mine, all mine", params={"max_new_tokens": 2000})["job"] for _ in range(3)]
         codes = set()
-        memory: list[list[float]] = []
+        memory: list[list[int]] = []
         for first in range(0, number, 100):
             for each in range(first, first + 100):
                 socket.send("prompt", id=str(uuid4()), text=f"and this {each} " + "word " * 500)
             codes.update(socket.error()["code"] for _ in range(100))
-            memory.append([resident_megabytes(pid) for pid in pids])
+            memory.append([resident_bytes(pid) for pid in pids])
         assert codes == {"too_many_jobs"}
         # What was taken once is used again: after the first tenth it grows no more, whatever comes.
         warm = memory[len(memory) // 10]

@@ -1,23 +1,16 @@
 """A client that keeps its socket open and reads nothing: it costs the web process little and others nothing."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.chat.sockets import people
 from tests.faults.deaf import deaf_socket
 from tests.faults.replies import check_whole, failure
 from tests.generation.workers import wait_until
-from tests.site import Site
+from tests.site import Site, resident_bytes
 
 WORDS = 5000
 WORD = "abcdefghij" * 40
 MAX_GROWTH_BYTES = 30_000_000
-
-
-def resident_bytes(pid: int) -> int:
-    fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    return int(fields["VmRSS"].split()[0]) * 1024
 
 
 @pytest.mark.parametrize("html", [False, True], ids=["text", "html"])

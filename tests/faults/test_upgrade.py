@@ -12,8 +12,8 @@ import pytest
 import redis
 
 from generation.delivery import stream
-from tests.chat.sockets import Socket, people, rows
-from tests.faults.replies import check_stopped, check_whole
+from tests.chat.sockets import Socket, people
+from tests.faults.replies import check_stopped, check_whole, worker_of
 from tests.faults.versions import Version, write_next_version
 from tests.generation.workers import wait_until
 from tests.site import Site
@@ -40,11 +40,6 @@ def until_it_goes_on(socket: Socket, job: str) -> None:
     socket.until("started", job=job)
     for _ in range(10):
         socket.until("token", job=job)
-
-
-def worker_of(site: Site, job: str) -> str:
-    statement = "SELECT hostname FROM generation_worker WHERE id = (SELECT worker_id FROM generation_job WHERE id = ?)"
-    return str(rows(site, statement, UUID(job).hex)[0][0])
 
 
 def versions_in_stream(site: Site, job: str) -> list[bool]:

@@ -9,6 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from generation.models import Job, Queue, Worker
+from tests.generation.asking import operator
 
 
 def make_worker(**fields: Any) -> Worker:
@@ -60,7 +61,7 @@ def running_job(**fields: Any) -> Job:
 
 def staff_with(*codenames: str) -> Client:
     """A browser of somebody who may open the admin and has these permissions."""
-    user = get_user_model().objects.create_user("operator", is_staff=True)
+    user = operator()
     user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
     client = Client()
     client.force_login(user)

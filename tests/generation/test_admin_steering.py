@@ -11,16 +11,11 @@ from generation.admin import steering
 from generation.models import Job, Queue, Worker
 from tests.generation.rows import make_job, make_worker, staff_with
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("one_model")]
 
 State = Job.State
 ACTIONS = [("job", "cancel"), ("job", "requeue"), ("job", "move_to_front")]
 ACTIONS += [("queue", "pause"), ("queue", "resume"), ("worker", "drain"), ("worker", "undrain")]
-
-
-@pytest.fixture(autouse=True)
-def one_model(settings: Any) -> None:
-    settings.GENERATION_MODELS = "mock=mock:"
 
 
 def act(client: Client, action: str, *rows: Any) -> str:

@@ -10,7 +10,7 @@ from django.utils import timezone
 from generation import admission, conf, queue
 from generation.models import Job, Queue
 from generation.queue import Refused
-from tests.generation.asking import ask, claim, in_threads, person
+from tests.generation.asking import ask, claim, in_threads, operator, person
 from tests.generation.rows import make_job, make_worker
 
 
@@ -147,9 +147,7 @@ def test_it_tells_people_the_kind_of_a_loading_error_and_staff_the_whole() -> No
         models=[{"name": "mock", "state": "failed", "error": "FileNotFoundError: there is no file /secret.gguf"}]
     )
     assert refusal().message == "The model mock could not be loaded: its files are missing."
-    operator = person("operator")
-    operator.is_staff = True
-    operator.save()
+    operator()
     told = refusal("operator").message
     assert told == (
         "The model mock could not be loaded on worker celery@one on one: "

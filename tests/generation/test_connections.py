@@ -1,25 +1,15 @@
 """The number of database connections of a running site, counted by PostgreSQL itself."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import psycopg
-import pytest
 
-from chatsite.local import ports
-from tests import postgresql
 from tests.chat.sockets import Person, people
 from tests.site import Site
 
-USER, PASSWORD, DATABASE = "tokenline", "for-this-test-only", "tokenline"
 CONCURRENCY = 4
-
-
-@pytest.fixture
-def database_url() -> Iterator[str]:
-    with postgresql.cluster(USER, PASSWORD, DATABASE) as cluster:
-        yield f"postgresql://{USER}:{PASSWORD}@{ports.LOOPBACK}:{cluster.port}/{DATABASE}"
 
 
 def test_it_holds_no_more_connections_after_many_sockets_and_jobs(

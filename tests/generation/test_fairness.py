@@ -14,7 +14,7 @@ from generation.models import Job, Priority, Queue, Worker
 from tests.generation.asking import ask, claim, claim_all
 from tests.generation.rows import make_worker
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("one_model", "no_limits")]
 
 KINDS = {
     # who asks: (how many such people, their priority, prompts at a time)
@@ -24,13 +24,6 @@ KINDS = {
     "staff's one prompt": (1_000_000, Priority.STAFF, 1),
     "a batch of ten prompts": (2, Priority.BATCH, 10),
 }
-
-
-@pytest.fixture(autouse=True)
-def no_limits(settings: Any) -> None:
-    settings.GENERATION_MODELS = "mock=mock:"
-    settings.GENERATION_MAX_JOBS_PER_USER = settings.GENERATION_MESSAGES_PER_MINUTE = 1_000_000
-    settings.GENERATION_MAX_QUEUE_SIZE = 1_000_000
 
 
 class Watched:

@@ -24,10 +24,7 @@ PROMPT = 3
 COUNTS = {"prompt_tokens": PROMPT, "completion_tokens": 4}
 
 
-@pytest.fixture(autouse=True)
-def one_model(settings: Any) -> None:
-    settings.GENERATION_MODELS = "mock=mock:"
-    settings.GENERATION_MAX_JOBS_PER_USER = settings.GENERATION_MESSAGES_PER_MINUTE = 10_000
+pytestmark = pytest.mark.usefixtures("one_model", "no_limits")
 
 
 def used() -> dict[str, int]:

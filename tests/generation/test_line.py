@@ -11,12 +11,13 @@ from generation.models import Job, Priority, Worker
 from tests.generation.asking import ask, claim, claim_all, in_threads
 from tests.generation.rows import make_worker
 
+pytestmark = pytest.mark.usefixtures("no_limits")
+
 
 @pytest.fixture(autouse=True)
-def no_limits(settings: Any) -> None:
+def two_models(settings: Any) -> None:
     settings.GENERATION_MODELS = "mock=mock: other=mock:"
     settings.GENERATION_DEFAULT_MODEL = "mock"
-    settings.GENERATION_MAX_JOBS_PER_USER = settings.GENERATION_MESSAGES_PER_MINUTE = 100_000
 
 
 def names(jobs: list[Job]) -> list[str]:

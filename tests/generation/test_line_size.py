@@ -1,7 +1,6 @@
 """Whether a line is full is known exactly, and a long line isn't counted again for every prompt."""
 
 import random
-from typing import Any
 
 import pytest
 from django.db import connection, transaction
@@ -16,10 +15,7 @@ from tests.generation.rows import make_job, make_worker
 LIMIT = 12
 
 
-@pytest.fixture(autouse=True)
-def no_other_limits(settings: Any) -> None:
-    settings.GENERATION_MAX_QUEUE_SIZE = settings.GENERATION_MESSAGES_PER_MINUTE = 100_000
-    settings.GENERATION_MAX_JOBS_PER_USER = 100_000
+pytestmark = pytest.mark.usefixtures("no_limits")
 
 
 def size_if_full(sizes: LineSizes) -> int | None:

@@ -24,10 +24,7 @@ from tests.site import PATIENCE_SECONDS, clean_environment
 State = Job.State
 
 
-@pytest.fixture(autouse=True)
-def one_model(settings: Any) -> None:
-    settings.GENERATION_MODELS = "mock=mock:"
-    settings.GENERATION_MAX_JOBS_PER_USER = settings.GENERATION_MESSAGES_PER_MINUTE = 10_000
+pytestmark = pytest.mark.usefixtures("one_model", "no_limits")
 
 
 @pytest.fixture

@@ -2,17 +2,11 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from chatsite.local import ports
-from tests import postgresql
 from tests.environment import ROOT
 from tests.site import clean_environment
 
-USER, PASSWORD, DATABASE = "tokenline", "for-this-test-only", "tokenline"
 THERE = Path(__file__).parent
 ON_BOTH = [
     "test_line.py",
@@ -28,12 +22,6 @@ ON_BOTH = [
     "test_steering_races.py",
 ]
 REAL_WORKERS = "exactly_as_many or told_to_stop or was_killed or row_says"
-
-
-@pytest.fixture(scope="module")
-def database_url() -> Iterator[str]:
-    with postgresql.cluster(USER, PASSWORD, DATABASE) as cluster:
-        yield f"postgresql://{USER}:{PASSWORD}@{ports.LOOPBACK}:{cluster.port}/{DATABASE}"
 
 
 def run_tests(database_url: str, *arguments: str) -> None:

@@ -16,10 +16,7 @@ from tests.generation.rows import make_job, make_worker, running_job
 State = Job.State
 
 
-@pytest.fixture(autouse=True)
-def one_model(settings: Any) -> None:
-    settings.GENERATION_MODELS = "mock=mock:"
-    settings.GENERATION_MAX_JOBS_PER_USER = settings.GENERATION_MESSAGES_PER_MINUTE = 10_000
+pytestmark = pytest.mark.usefixtures("one_model", "no_limits")
 
 
 @pytest.mark.django_db

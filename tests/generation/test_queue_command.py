@@ -14,12 +14,7 @@ from generation import queue as line
 from generation.models import Job, Queue
 from tests.generation.rows import make_job, make_worker
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def one_model(settings: Any) -> None:
-    settings.GENERATION_MODELS = "mock=mock:"
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("one_model")]
 
 
 def told(*args: str) -> str:

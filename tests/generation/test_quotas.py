@@ -16,12 +16,7 @@ from generation.queue import Refused
 from tests.generation.asking import ask, claim, person
 from tests.generation.rows import make_job, make_worker
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def one_model(settings: Any) -> None:
-    settings.GENERATION_MODELS = "mock=mock:"
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("one_model")]
 
 
 def has_used(name: str, tokens: int, day: date | None = None) -> None:

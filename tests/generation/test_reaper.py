@@ -16,14 +16,9 @@ from generation.delivery.writer import TokenWriter
 from generation.models import Job, Worker
 from tests.generation.rows import make_job, make_worker
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("one_model")]
 
 State = Job.State
-
-
-@pytest.fixture(autouse=True)
-def one_model(settings: Any) -> None:
-    settings.GENERATION_MODELS = "mock=mock:"
 
 
 def here(**fields: Any) -> Worker:

@@ -14,7 +14,7 @@ from generation.models import Job, Worker
 from tests.generation.asking import ask
 from tests.generation.workers import CeleryWorker, num_written, wait_until
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_limits", "no_wakes")]
 
 State = Job.State
 Start = Callable[..., CeleryWorker]
@@ -24,8 +24,6 @@ MODELS = "mock=mock:?rate=40 left=mock:?queue=left&rate=40 right=mock:?queue=rig
 @pytest.fixture(autouse=True)
 def three_models(settings: Any) -> None:
     settings.GENERATION_MODELS = MODELS
-    settings.GENERATION_MAX_JOBS_PER_USER = settings.GENERATION_MESSAGES_PER_MINUTE = 1000
-    # Other tests left wakes for jobs that are gone.
     stream.sync_client().delete("gpu", "left", "right")
 
 

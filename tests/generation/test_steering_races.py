@@ -12,16 +12,10 @@ from tests.generation.asking import ask, claim, in_threads
 from tests.generation.rows import make_worker
 from tests.site import PATIENCE_SECONDS
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("one_model", "no_limits")]
 
 State = Job.State
 NUM_CLAIMERS = 4
-
-
-@pytest.fixture(autouse=True)
-def no_limits(settings: Any) -> None:
-    settings.GENERATION_MODELS = "mock=mock:"
-    settings.GENERATION_MAX_JOBS_PER_USER = settings.GENERATION_MESSAGES_PER_MINUTE = 100_000
 
 
 def race(steer: Callable[[], Any], take: Callable[[int], Any], num_steering: int = 1) -> list[Any]:

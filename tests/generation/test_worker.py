@@ -4,7 +4,6 @@ import signal
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -17,18 +16,10 @@ from tests.generation.rows import make_job
 from tests.generation.workers import CeleryWorker, celery_workers, has_ended, num_written, wait_until
 from tests.mock_words import repeated
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("one_model", "no_limits", "no_wakes")]
 
 State = Job.State
 Start = Callable[..., CeleryWorker]
-
-
-@pytest.fixture(autouse=True)
-def one_model(settings: Any) -> None:
-    settings.GENERATION_MODELS = "mock=mock:"
-    settings.GENERATION_MAX_JOBS_PER_USER = settings.GENERATION_MESSAGES_PER_MINUTE = 1000
-    # Other tests left wakes for jobs that are gone.
-    stream.sync_client().delete("gpu")
 
 
 @pytest.fixture
