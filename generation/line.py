@@ -122,18 +122,16 @@ def head(queue_name: str, models: list[str]) -> Job | None:
 
     One look-up per model, one entry read each: `model IN (...)` would read and sort all that wait for them.
     """
-    if not models:
-        return None
-    table = Job._meta.db_table
+    # As text: each claim asks it while it holds the line, and composing it takes longer than running it.
+    table = connection.ops.quote_name(Job._meta.db_table)
     first = (
         f"(SELECT id FROM {table} WHERE queue_id = %s AND state = 'queued' AND model = %s "
         "ORDER BY order_key, arrival LIMIT 1)"
     )
-    firsts = ", ".join([first] * len(models))
-    ids = [value for model in models for value in (queue_name, model)]
-    # As text: each claim needs it while it holds the line, and composing it takes longer than running it.
-    found = Job.objects.raw(f"SELECT * FROM {table} WHERE id IN ({firsts}) ORDER BY order_key, arrival LIMIT 1", ids)
-    return next(iter(found), None)
+    firsts = ", ".join([first] * len(models)) or "NULL"
+    values = [value for model in models for value in (queue_name, model)]
+    heads = Job.objects.raw(f"SELECT * FROM {table} WHERE id IN ({firsts})", values)
+    return min(heads, key=lambda job: (job.order_key, job.arrival), default=None)
 
 
 def positions(queue_name: str) -> dict[UUID, int]:

@@ -76,11 +76,13 @@ def celery_workers() -> Iterator[Callable[..., CeleryWorker]]:
         workers.append(worker)
         return worker.wait_until_ready()
 
-    yield start
-    for worker in workers:
-        worker.process.kill()
-        worker.wait()
-        print(worker.log.text)
+    try:
+        yield start
+    finally:
+        for worker in workers:
+            worker.process.kill()
+            worker.wait()
+            print(worker.log.text)
 
 
 def wait_until(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
