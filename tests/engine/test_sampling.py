@@ -8,7 +8,7 @@ import torch
 from generation.engine import Engine, EngineConfig, SamplingParams
 from generation.engine.detokenizer import Detokenizer
 from generation.engine.mock import MockStream
-from generation.engine.sampling import draw, sample
+from generation.engine.sampling import Sampler, draw
 from generation.engine.sequence import Sequence
 from tests.engine import tiny
 
@@ -63,7 +63,7 @@ def test_it_draws_evenly() -> None:
 
 def frequencies(logits: list[float], params: SamplingParams, draws: int = 2000) -> list[float]:
     rows = [sequence(params, [0], [], seed=seed) for seed in range(draws)]
-    ids = sample(torch.tensor([logits]).expand(draws, -1), rows)
+    ids = Sampler().sample(torch.tensor([logits]).expand(draws, -1), rows)
     counts = Counter(token for token in ids if isinstance(token, int))
     return [counts[token] / draws for token in range(len(logits))]
 
@@ -102,12 +102,12 @@ def test_it_applies_each_rows_own_parameters() -> None:
         sequence(SamplingParams(temperature=0, min_new_tokens=1), [3], []),  # 1 is the end here
         sequence(SamplingParams(temperature=1.0, top_k=1), [3], []),
     ]
-    assert sample(logits.expand(len(rows), -1), rows) == [1, 2, 1, 1, 1, 2, 1]
+    assert Sampler().sample(logits.expand(len(rows), -1), rows) == [1, 2, 1, 1, 1, 2, 1]
 
 
 def test_it_fails_only_the_row_without_a_finite_number() -> None:
     logits = torch.tensor([[0.0, 1.0], [float("nan"), 1.0], [float("-inf")] * 2, [1.0, 0.0]])
     rows = [sequence(SamplingParams(temperature=t), [0], []) for t in (0, 1.0, 0, 1e-4)]
-    first, nan, infinite, last = sample(logits, rows)
+    first, nan, infinite, last = Sampler().sample(logits, rows)
     assert (first, last) == (1, 0)
     assert isinstance(nan, ArithmeticError) and isinstance(infinite, ArithmeticError)
