@@ -28,8 +28,8 @@ class Penalties:
     def __init__(self) -> None:
         self._kept: dict[Sequence, _Columns] = {}
 
-    def apply(self, logits: torch.Tensor, sequences: list[Sequence]) -> torch.Tensor:
-        """``logits`` (B, V) in float32 as the parameters change them; not in place."""
+    def apply(self, logits: torch.Tensor, sequences: list[Sequence]) -> None:
+        """Change ``logits`` (B, V), in float32, as the parameters say."""
         before, self._kept = self._kept, {}
         rows, columns = [], []
         for row, sequence in enumerate(sequences):
@@ -42,7 +42,7 @@ class Penalties:
                 rows.append(row)
                 columns.append(kept)
         if not rows:
-            return logits
+            return
         length = max(kept.size for kept in columns)
         ids = numpy.empty((len(rows), length), numpy.int64)
         numbers = numpy.empty((4, len(rows), length), numpy.float32)
@@ -53,9 +53,7 @@ class Penalties:
             ids[index, size:], numbers[:, index, size:] = kept.ids[0], kept.numbers[:, :1]
         settings = numpy.array([_settings(sequences[row]) for row in rows], numpy.float32)
         device = logits.device
-        return _changed(
-            logits, *(upload(each, device) for each in (numpy.array(rows)[:, None], ids, numbers, settings))
-        )
+        _change(logits, *(upload(each, device) for each in (numpy.array(rows)[:, None], ids, numbers, settings)))
 
 
 def _concerns(sequence: Sequence) -> bool:
@@ -75,13 +73,13 @@ def _settings(sequence: Sequence) -> tuple[float, ...]:
     return params.repetition_penalty, params.presence_penalty, params.frequency_penalty, is_early
 
 
-def _changed(
+def _change(
     logits: torch.Tensor,  # (B, V)
     rows: torch.Tensor,  # (P, 1)
     ids: torch.Tensor,  # (P, L)
     numbers: torch.Tensor,  # (4, P, L)
     settings: torch.Tensor,  # (P, 4)
-) -> torch.Tensor:
+) -> None:
     repetition, presence, frequency, is_early = settings.split(1, dim=-1)
     count, bias, seen, end = numbers
     scores = logits[rows, ids] + bias  # (P, L)
@@ -89,7 +87,7 @@ def _changed(
     scores = torch.where(seen > 0, torch.where(scores < 0, scores * repetition, scores / repetition), scores)
     scores = scores - presence * (count > 0) - frequency * count
     scores = scores.masked_fill((end > 0) & (is_early > 0), float("-inf"))
-    return logits.index_put((rows, ids), scores)
+    logits[rows, ids] = scores
 
 
 class _Columns:
