@@ -57,6 +57,7 @@ class SamplingParams:
             "frequency_penalty": _number("frequency_penalty", self.frequency_penalty, -2, 2),
             "seed": None if self.seed is None else _integer("seed", self.seed, 0, _LARGEST_SEED),
             "stop": _stop_strings(self.stop),
+            "ignore_eos": _boolean("ignore_eos", self.ignore_eos),
             "logit_bias": _biases(self.logit_bias),
         }
         if self.temperature < _SMALLEST_TEMPERATURE:
@@ -100,6 +101,12 @@ def _shown(value: object) -> str:
     """A value as an error text shows it: short, whatever was sent."""
     text = repr(value)
     return text if len(text) <= 40 else text[:37] + "…"
+
+
+def _boolean(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ParamsError(f"{name} must be true or false, not {_shown(value)}")
+    return value
 
 
 def _integer(name: str, value: object, low: int, high: int) -> int:
