@@ -54,8 +54,10 @@ class _ByteStream:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def step(self, token_id: int) -> str:
+        if token_id in self._bytes.control_ids:
+            return ""
         raw = self._bytes.of(token_id, at_start=self._at_start)
-        self._at_start = self._at_start and not raw
+        self._at_start = False  # a first piece that is stripped to nothing was the start all the same
         return self._decoder.decode(raw)
 
     def finish(self) -> str:
@@ -86,17 +88,15 @@ class _PieceStream:
 
 
 class _TokenBytes:
-    """The bytes that each id stands for; none for control tokens."""
+    """The bytes that each id stands for."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         added = tokenizer.get_added_tokens_decoder()
-        self._control_ids = frozenset(token_id for token_id, token in added.items() if token.special)
+        self.control_ids = frozenset(token_id for token_id, token in added.items() if token.special)
         self._known: dict[tuple[int, bool], bytes] = {}
 
     def of(self, token_id: int, *, at_start: bool) -> bytes:
-        if token_id in self._control_ids:
-            return b""
         raw = self._known.get((token_id, at_start))
         if raw is None:
             token: str | None = self._tokenizer.id_to_token(token_id)  # None: more embeddings than tokens

@@ -1,7 +1,7 @@
 """What a conversation loses when it outgrows the context, and the forms it takes for templates that refuse it."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from generation.engine.history import Message, fit, simpler_forms
@@ -48,6 +48,7 @@ TURNS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(TURNS, st.booleans(), st.integers(2, 400), st.integers(0, 300))
 def test_it_loses_as_few_of_the_oldest_turns_as_it_must(
     turns: list[list[Message]], with_system: bool, context: int, max_new_tokens: int
