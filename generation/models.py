@@ -114,6 +114,9 @@ class Job(models.Model):
     prompt_tokens = models.PositiveIntegerField(default=0)
     completion_tokens = models.PositiveIntegerField(default=0)
     cached_tokens = models.PositiveIntegerField(default=0)
+    dropped_messages = models.PositiveIntegerField(
+        default=0, db_default=0, help_text="the oldest, which no longer fitted into the model's context"
+    )
     timings = models.JSONField(default=dict, blank=True, help_text="seconds: queue, prefill, first_token, total")
     error_code = models.CharField(max_length=32, blank=True)
     error_message = models.TextField(blank=True, help_text="for people")

@@ -237,6 +237,7 @@ def requeue(job: Job) -> bool:
             prompt_tokens=0,
             completion_tokens=0,
             cached_tokens=0,
+            dropped_messages=0,
             timings={},
             error_code="",
             error_message="",

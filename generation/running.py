@@ -17,6 +17,7 @@ import redis
 from django.db import InterfaceError, InternalError, OperationalError, close_old_connections
 
 from generation import conf, queue
+from generation.delivery.rows import DROPPED, USAGE, usage_of
 from generation.delivery.writer import Output, TokenWriter
 from generation.engine import (
     Engine,
@@ -27,6 +28,7 @@ from generation.engine import (
     SamplingParams,
     Sequence,
 )
+from generation.engine.history import fit
 from generation.engine.params import ParamsError
 from generation.models import Job
 
@@ -34,7 +36,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 RETRY_SECONDS = 0.5
-USAGE = ("prompt_tokens", "completion_tokens", "cached_tokens")
 
 
 class StopCause(StrEnum):
@@ -57,6 +58,8 @@ class Claim:
     cause: StopCause | None = None
     num_known: int = 0
     """Entries that the reply had when it was claimed."""
+    num_dropped: int = 0
+    """Messages that no longer fit into the model's context."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -130,9 +133,10 @@ def _generate(claim: Claim, output: Output, engine: Engine, writer: TokenWriter)
         return
     if claim.cause is None:
         try:
-            prompt_ids = engine.encode(job.messages)
             params = _params(job)
-            sequence = engine.submit(prompt_ids, params, identifier=(job.pk, job.epoch), generated_ids=output.ids)
+            prompt = fit(engine.encode, job.messages, engine.context, params.max_new_tokens)
+            claim.num_dropped = prompt.num_dropped
+            sequence = engine.submit(prompt.ids, params, identifier=(job.pk, job.epoch), generated_ids=output.ids)
         except PromptTooLong as error:
             _fail(claim, writer, "prompt_too_long", str(error))
             return
@@ -159,6 +163,7 @@ def _params(job: Job) -> SamplingParams:
 def _end(claim: Claim, output: Output, writer: TokenWriter, event: Event) -> None:
     counts = _counts(event)
     counts["timings"]["queue"] = claim.waited_seconds
+    counts["dropped_messages"] = claim.num_dropped
     if claim.num_known:
         # The seconds are this claim's alone, the count is the whole reply's.
         counts["timings"]["tokens"] = max(0, counts["completion_tokens"] - claim.num_known)
@@ -173,7 +178,7 @@ def _end(claim: Claim, output: Output, writer: TokenWriter, event: Event) -> Non
             "type": "finished",
             "seq": len(output.entries) + 1,
             "reason": reason,
-            "usage": {name: counts[name] for name in USAGE},
+            "usage": usage_of(counts),
             "timings": counts["timings"],
         }
         _finalise(claim, output, writer, Job.State.FINISHED, marker, finish_reason=reason, **counts)
@@ -241,7 +246,7 @@ def _end_from_marker(job: Job, output: Output) -> None:
         "error_message": marker.get("message", ""),
         "completion_tokens": len(output.ids),
         # A newer version may count more than this one has columns for.
-        **{name: usage[name] for name in USAGE if name in usage},
+        **{name: usage[name] for name in (*USAGE, DROPPED) if name in usage},
     }
     with_database(lambda: queue.end(job.pk, job.epoch, state, **fields))
 

@@ -1,4 +1,6 @@
-"""What the page says of a model that can't be had: where a prompt is written, and as the end of one that waits."""
+"""What the page says of a model that can't be had, where a prompt is written and as the end of one that waits; and of
+one that can't hold the conversation any more.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -43,3 +45,18 @@ def test_it_says_why_a_model_can_not_be_had(
     say(page, "and you?")
     expect(page.locator("#composer-error")).to_have_text("The model broken could not be loaded: its files are missing.")
     expect(page.locator("#prompt")).to_have_value("and you?")
+
+
+def test_it_says_how_many_messages_no_longer_fit(
+    start_site: Callable[..., Site], sign_in: Callable[..., Person], tmp_path: Path
+) -> None:
+    page = sign_in(start_site(tmp_path, "--no-flower", GENERATION_MODELS="mock=mock:?rate=500&context=40")).page
+    say(page, "one two three four five six seven eight nine ten")
+    expect_state(page, "finished")
+    expect(reply(page).locator(".outcome")).not_to_contain_text("left out")
+    say(page, "and now something else")
+    outcome = page.locator(".reply .outcome").nth(1)
+    expect(outcome).to_contain_text("· the oldest 2 messages no longer fit and were left out")
+    said = outcome.text_content()
+    page.reload()
+    expect(outcome).to_have_text(said or "")

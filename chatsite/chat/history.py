@@ -78,6 +78,9 @@ def outcome(job: Job) -> str:
             words.append(f"{speed:.1f} tokens/s")
         if job.finish_reason == "length":
             words.append("ended at its length")
+        if number := job.dropped_messages:
+            fits = "message no longer fits and was" if number == 1 else f"{number} messages no longer fit and were"
+            words.append(f"the oldest {fits} left out")
         return " · ".join(words)
     if job.state == Job.State.FAILED:
         return f"failed: {job.error_message} ({job.error_code})"

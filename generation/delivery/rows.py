@@ -18,6 +18,8 @@ from generation.models import Job, Queue
 
 T = TypeVar("T")
 
+USAGE, DROPPED = ("prompt_tokens", "completion_tokens", "cached_tokens"), "dropped_messages"
+
 NEWS_SECONDS, NEWS_SHARE = 5.0, 0.25
 """By how much a forecast of the wait must have changed to be sent again."""
 
@@ -98,6 +100,12 @@ class JobRow:
         return frame
 
 
+def usage_of(counts: Mapping[str, int]) -> dict[str, int]:
+    """As an end's frame carries it: what was dropped only where something was."""
+    usage = {name: counts[name] for name in USAGE}
+    return usage | {DROPPED: counts[DROPPED]} if counts[DROPPED] else usage
+
+
 def _place(job_id: UUID, queue_id: str) -> Place:
     job = Job.objects.only("order_key", "arrival", "queue_id").get(pk=job_id)
     paused = Queue.objects.filter(pk=queue_id, paused=True).exists()
@@ -135,6 +143,7 @@ _FIELDS = [
     "prompt_tokens",
     "completion_tokens",
     "cached_tokens",
+    "dropped_messages",
     "timings",
     "queued_at",
     "started_at",
@@ -152,7 +161,7 @@ async def read_row(job_id: UUID, *, with_text: bool = False) -> JobRow | None:
 
 
 def _row(row: dict[str, Any]) -> JobRow:
-    usage = {name: row.pop(name) for name in ("prompt_tokens", "completion_tokens", "cached_tokens")}
+    usage = usage_of({name: row.pop(name) for name in (*USAGE, DROPPED)})
     queued_at, started_at = row.pop("queued_at"), row.pop("started_at")
     waited = (started_at - queued_at).total_seconds() if started_at and started_at > queued_at else 0.0
     return JobRow(usage=usage, waited_seconds=round(waited, 3), **row)

@@ -101,7 +101,7 @@ class Engine:
         identifier: Hashable = None,
         generated_ids: Iterable[int] = (),
     ) -> Sequence:
-        """Queue a prompt. Any thread; raises PromptError, PromptTooLong, EngineClosed.
+        """Queue a prompt. Any thread; raises PromptError, PromptTooLong, ParamsError, EngineClosed.
 
         ``generated_ids`` are ids of this reply that exist already: the sequence goes on after them, and if
         they already end the reply it only ends.
@@ -112,6 +112,7 @@ class Engine:
             raise PromptError("the prompt is empty")
         self._check_ids(prompt)
         self._check_ids(generated)
+        params.check_ids(self._runner.vocab_size)
         room = self.context - len(prompt)
         if room < 1:
             raise PromptTooLong(len(prompt), self.context - 1)

@@ -1,8 +1,7 @@
 """Sampling parameters: their names, ranges and defaults. Knows no model, no tensors and no torch."""
 
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 
 MAX_STOP_STRINGS = 8
 MAX_STOP_STRING_CHARS = 200
@@ -12,6 +11,11 @@ _SMALLEST_TEMPERATURE = 1e-4
 
 _LARGEST_SEED = 2**63 - 1
 _LARGEST_TOP_K = 1_000_000
+_LARGEST_COUNT = 2**31 - 1
+_LARGEST_BIAS = 100
+
+# For code that uses the engine; whoever sends parameters as JSON cannot give them.
+_FOR_CODE = ("ignore_eos", "logit_bias")
 
 
 class ParamsError(ValueError):
@@ -20,7 +24,11 @@ class ParamsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How one reply is sampled. ``temperature`` 0 is greedy; 0 is no limit for ``max_new_tokens``, ``top_k``."""
+    """How one reply is sampled. Raises ParamsError.
+
+    ``temperature`` 0 is greedy; 0 is no limit for ``max_new_tokens``, ``top_k``. With ``ignore_eos`` the model's
+    ends are ids like others, and with ``logit_bias`` the ids it names get so much added to their logits.
+    """
 
     max_new_tokens: int = 512
     min_new_tokens: int = 0
@@ -33,6 +41,29 @@ class SamplingParams:
     frequency_penalty: float = 0.0
     seed: int | None = None
     stop: tuple[str, ...] = ()
+    ignore_eos: bool = False
+    logit_bias: Mapping[int, float] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        checked: dict[str, object] = {
+            "max_new_tokens": _integer("max_new_tokens", self.max_new_tokens, 0, _LARGEST_COUNT),
+            "min_new_tokens": _integer("min_new_tokens", self.min_new_tokens, 0, self.max_new_tokens or _LARGEST_COUNT),
+            "temperature": _number("temperature", self.temperature, 0, 2),
+            "top_k": _integer("top_k", self.top_k, 0, _LARGEST_TOP_K),
+            "top_p": _number("top_p", self.top_p, 0, 1, above=True),
+            "min_p": _number("min_p", self.min_p, 0, 1),
+            "repetition_penalty": _number("repetition_penalty", self.repetition_penalty, 0.1, 10),
+            "presence_penalty": _number("presence_penalty", self.presence_penalty, -2, 2),
+            "frequency_penalty": _number("frequency_penalty", self.frequency_penalty, -2, 2),
+            "seed": None if self.seed is None else _integer("seed", self.seed, 0, _LARGEST_SEED),
+            "stop": _stop_strings(self.stop),
+            "ignore_eos": _boolean("ignore_eos", self.ignore_eos),
+            "logit_bias": _biases(self.logit_bias),
+        }
+        if self.temperature < _SMALLEST_TEMPERATURE:
+            checked["temperature"] = 0.0
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     def parse(
@@ -44,30 +75,26 @@ class SamplingParams:
         where ``params`` gives none, within the ceiling.
         """
         given = {name: value for name, value in params.items() if value is not None}
-        unknown = sorted(str(name) for name in given if name not in cls.__slots__)
+        unknown = sorted(str(name) for name in given if name not in cls._sendable())
         if unknown:
             raise ParamsError(f"unknown parameter: {', '.join(name[:40] for name in unknown[:5])}")
-        new_tokens = _integer(given, "max_new_tokens", min(default_new_tokens, max_new_tokens), 0, max_new_tokens)
-        new_tokens = new_tokens or max_new_tokens
-        min_new_tokens = _integer(given, "min_new_tokens", 0, 0, new_tokens)
-        temperature = _number(given, "temperature", 0.7, 0, 2)
-        return cls(
-            max_new_tokens=new_tokens,
-            min_new_tokens=min_new_tokens,
-            temperature=temperature if temperature >= _SMALLEST_TEMPERATURE else 0.0,
-            top_k=_integer(given, "top_k", 0, 0, _LARGEST_TOP_K),
-            top_p=_number(given, "top_p", 1.0, 0, 1, above=True),
-            min_p=_number(given, "min_p", 0.0, 0, 1),
-            repetition_penalty=_number(given, "repetition_penalty", 1.0, 0.1, 10),
-            presence_penalty=_number(given, "presence_penalty", 0.0, -2, 2),
-            frequency_penalty=_number(given, "frequency_penalty", 0.0, -2, 2),
-            seed=_integer(given, "seed", 0, 0, _LARGEST_SEED) if "seed" in given else None,
-            stop=_stop_strings(given.get("stop", ())),
-        )
+        asked = given.pop("max_new_tokens", min(default_new_tokens, max_new_tokens))
+        new_tokens = _integer("max_new_tokens", asked, 0, max_new_tokens) or max_new_tokens
+        return cls(max_new_tokens=new_tokens, **given)  # type: ignore[arg-type]
+
+    @classmethod
+    def _sendable(cls) -> list[str]:
+        return [name for name in cls.__slots__ if name not in _FOR_CODE]
+
+    def check_ids(self, vocab_size: int | None) -> None:
+        """Raises ParamsError where an id is none of a vocabulary of that size."""
+        foreign = [token_id for token_id in self.logit_bias if vocab_size is not None and token_id >= vocab_size]
+        if foreign:
+            raise ParamsError(f"logit_bias holds id {_shown_integer(foreign[0])}; this model has {vocab_size:,} ids")
 
     def as_json(self) -> dict[str, object]:
-        """The same parameters as JSON takes them; ``parse`` reads them back."""
-        return {**asdict(self), "stop": list(self.stop)}
+        """What may be sent as JSON, which ``parse`` reads back."""
+        return {name: getattr(self, name) for name in self._sendable()} | {"stop": list(self.stop)}
 
 
 def _shown(value: object) -> str:
@@ -76,8 +103,13 @@ def _shown(value: object) -> str:
     return text if len(text) <= 40 else text[:37] + "…"
 
 
-def _integer(given: Mapping[str, object], name: str, default: int, low: int, high: int) -> int:
-    value = given.get(name, default)
+def _boolean(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ParamsError(f"{name} must be true or false, not {_shown(value)}")
+    return value
+
+
+def _integer(name: str, value: object, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise ParamsError(f"{name} must be a whole number, not {_shown(value)}")
     if not low <= value <= high:
@@ -90,10 +122,7 @@ def _shown_integer(value: int) -> str:
     return str(value) if abs(value) < 10**18 else ("a larger number" if value > 0 else "a smaller number")
 
 
-def _number(
-    given: Mapping[str, object], name: str, default: float, low: float, high: float, *, above: bool = False
-) -> float:
-    value = given.get(name, default)
+def _number(name: str, value: object, low: float, high: float, *, above: bool = False) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ParamsError(f"{name} must be a number, not {_shown(value)}")
     # NaN compares false with everything; Infinity is above every range.
@@ -101,7 +130,6 @@ def _number(
         span = f"above {low:g} and at most {high:g}" if above else f"from {low:g} to {high:g}"
         shown = _shown_integer(value) if isinstance(value, int) else _shown(value)
         raise ParamsError(f"{name} must be {span}, not {shown}")
-    assert math.isfinite(value)
     return float(value)
 
 
@@ -118,3 +146,14 @@ def _stop_strings(value: object) -> tuple[str, ...]:
         if len(text) > MAX_STOP_STRING_CHARS:
             raise ParamsError(f"a stop string has at most {MAX_STOP_STRING_CHARS} characters, not {len(text):,}")
     return tuple(value)
+
+
+def _biases(value: object) -> dict[int, float]:
+    if not isinstance(value, Mapping):
+        raise ParamsError(f"logit_bias must map ids to numbers, not be {_shown(value)}")
+    return {
+        _integer("an id in logit_bias", token_id, 0, _LARGEST_COUNT): _number(
+            "logit_bias", bias, -_LARGEST_BIAS, _LARGEST_BIAS
+        )
+        for token_id, bias in value.items()
+    }

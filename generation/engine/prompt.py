@@ -1,17 +1,21 @@
 """Conversations to prompt ids, by the model's own chat template. Knows a tokenizer; neither model nor
 sampling.
 
-What people type never becomes a control token: text that would is encoded as the characters it consists of.
+What people type never becomes a control token: text that would is encoded as the characters it consists of. A
+template that refuses a conversation is asked again with a simpler form of it.
 """
 
+import contextlib
 import json
 import re
 from collections.abc import Sequence
 from typing import Any
 
+from jinja2.exceptions import TemplateError
 from tokenizers import Tokenizer
 
 from generation.engine.errors import PromptError
+from generation.engine.history import simpler_forms
 
 _ROLES = ("system", "user", "assistant")
 
@@ -23,6 +27,8 @@ _PLAIN_TEMPLATE = (
 
 # Noncharacters: Unicode keeps them out of text. One that no message holds marks typed characters.
 _MARKS = [chr(code) for code in range(0xFDD0, 0xFDF0)]
+
+_LONGEST_REFUSAL = 160
 
 
 class PromptEncoder:
@@ -44,11 +50,11 @@ class PromptEncoder:
 
     def encode(self, messages: Sequence[dict[str, str]]) -> list[int]:
         _check(messages)
-        contents = [message["content"] for message in messages]
-        if any(self._holds_control_tokens(content) for content in contents):
-            ids = self._encode_guarded(messages)
+        accepted, rendered = self._render(messages)
+        if any(self._holds_control_tokens(message["content"]) for message in accepted):
+            ids = self._encode_guarded(accepted)
         else:
-            ids = self._tokenizer.encode(self._render(messages), add_special_tokens=False).ids
+            ids = self._tokenizer.encode(rendered, add_special_tokens=False).ids
         return self._with_one_bos(ids)
 
     def _holds_control_tokens(self, content: str) -> bool:
@@ -67,7 +73,7 @@ class PromptEncoder:
             for message in messages
         ]
         ids: list[int] = []
-        for part in re.split(f"((?:.{mark})+)", self._render(marked), flags=re.DOTALL):
+        for part in re.split(f"((?:.{mark})+)", self._apply_template(marked), flags=re.DOTALL):
             if mark in part:
                 ids += self._encode_typed(part.replace(mark, ""))
             elif part:
@@ -86,20 +92,27 @@ class PromptEncoder:
             if token_id not in self._control_ids
         ]
 
-    def _render(self, messages: Sequence[dict[str, str]]) -> str:
+    def _render(self, messages: Sequence[dict[str, str]]) -> tuple[Sequence[dict[str, str]], str]:
+        """The messages in the first form that the template takes, and what it makes of them."""
+        try:
+            return messages, self._apply_template(messages)
+        except Exception as error:  # templates raise what their authors like, jinja's errors above all
+            for form in simpler_forms(messages):
+                with contextlib.suppress(Exception):
+                    return form, self._apply_template(form)
+            raise PromptError(_refusal(error)) from error
+
+    def _apply_template(self, messages: Sequence[dict[str, str]]) -> str:
         open_turn = messages[-1]["role"] == "assistant"
         if open_turn and not messages[-1]["content"].strip():
             messages, open_turn = messages[:-1], False
-        try:
-            rendered: str = self._template.apply_chat_template(
-                list(messages),
-                chat_template=self._chat_template,
-                tokenize=False,
-                add_generation_prompt=not open_turn,
-                continue_final_message=open_turn,
-            )
-        except Exception as error:  # templates raise what their authors like, jinja's errors above all
-            raise PromptError(f"this model's chat template refuses the conversation: {error}") from error
+        rendered: str = self._template.apply_chat_template(
+            list(messages),
+            chat_template=self._chat_template,
+            tokenize=False,
+            add_generation_prompt=not open_turn,
+            continue_final_message=open_turn,
+        )
         return rendered
 
     def _with_one_bos(self, ids: list[int]) -> list[int]:
@@ -123,6 +136,14 @@ def _check(messages: Sequence[dict[str, str]]) -> None:
             raise PromptError("the prompt holds characters that are not text")
     if not any(message["role"] == "user" and message["content"].strip() for message in messages):
         raise PromptError("the prompt is empty")
+
+
+def _refusal(error: Exception) -> str:
+    """What people may read: a template's own words, if it refused by words; never its code."""
+    if type(error) is not TemplateError:
+        return "this model's chat template cannot take this conversation"
+    words = " ".join(str(error).split())[:_LONGEST_REFUSAL]
+    return f"this model's chat template refuses the conversation: {words}"
 
 
 def _without_added_tokens(tokenizer_json: str) -> str:

@@ -12,7 +12,7 @@ import torch
 from generation.engine.attention import ATTENTION, PackedStep, PrefillSegment, running_step
 from generation.engine.errors import ModelRefused
 from generation.engine.kv_cache import SlotCache
-from generation.engine.sampling import sample
+from generation.engine.sampling import Sampler
 from generation.engine.scheduler import Plan
 
 # Lengths that attention reads are rounded up, so that their shapes repeat.
@@ -39,6 +39,7 @@ class PackedRunner:
         self._device = model.device
         self._picks_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
         self._cache = SlotCache(slots, self.context)
+        self._sampler = Sampler()
         self._probe = torch.ones(1, device=self._device)
         self._refuse_unknown(config)
         self._verify(config.num_hidden_layers)
@@ -75,7 +76,7 @@ class PackedRunner:
             self._cache.note_written(segment.slot, end)
         logits = self._forward(tokens, positions, slots, len(plan.decode), tuple(prefill), last)
         sampling = [segment.sequence for segment in plan.sampling]
-        return sample(logits, sampling) if sampling else []
+        return self._sampler.sample(logits, sampling) if sampling else []
 
     def _forward(
         self,

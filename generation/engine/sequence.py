@@ -41,7 +41,7 @@ class Sequence:
         self.num_computed = 0  # ids whose keys and values are in the slot
         self.num_replayed = 0  # generated ids that came with the submission
         self.max_new_tokens = max_new_tokens
-        self.eos_ids = eos_ids
+        self.eos_ids = frozenset() if params.ignore_eos else eos_ids
         self.due_at = 0.0  # not sampled before this instant; paced models only
         self.cancelled = False
         self.replayed_reason: FinishReason | None = None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.benchmarks.figures import Figure
 
-NAMES = ("line", "delay", "sockets", "frames", "tick")
+NAMES = ("line", "delay", "sockets", "frames", "tick", "sampling")
 
 
 def main() -> None:

@@ -109,6 +109,8 @@ def test_it_shows_a_finished_reply_as_markdown_with_its_counts_and_speed() -> No
             "failed: The model &lt;fell&gt; over. (engine_error)",
         ),
         ({"finish_reason": "length", "completion_tokens": 1}, "1 token · ended at its length"),
+        ({"dropped_messages": 4}, "0 tokens · the oldest 4 messages no longer fit and were left out"),
+        ({"dropped_messages": 1}, "0 tokens · the oldest message no longer fits and was left out"),
     ],
 )
 def test_it_says_how_a_reply_ended(fields: dict[str, Any], words: str) -> None:

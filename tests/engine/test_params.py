@@ -1,4 +1,5 @@
 import json
+from typing import Any
 
 import pytest
 
@@ -50,6 +51,8 @@ def parse(**params: object) -> SamplingParams:
         ("stop", ["x" * 1000]),
         ("grammar", {"type": "regex", "value": "a*"}),
         ("tempreature", 1),
+        ("ignore_eos", True),
+        ("logit_bias", {"5": 1}),
     ],
 )
 def test_it_refuses_a_bad_parameter_and_names_it(name: str, value: object) -> None:
@@ -84,3 +87,39 @@ def test_it_takes_a_vanishing_temperature_as_greedy() -> None:
 def test_it_reads_back_what_it_writes_as_json() -> None:
     params = parse(seed=3, stop=["\nUser:"], temperature=1, top_p=0.5)
     assert parse(**json.loads(json.dumps(params.as_json()))) == params
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("temperature", float("nan")),
+        ("temperature", -1),
+        ("top_p", 0.0),
+        ("top_k", -1),
+        ("max_new_tokens", -1),
+        ("min_new_tokens", 513),
+        ("stop", ("",)),
+        ("logit_bias", [5]),
+        ("logit_bias", {5: 101}),
+        ("logit_bias", {5: float("nan")}),
+        ("logit_bias", {-1: 1}),
+        ("logit_bias", {"5": 1}),
+        ("ignore_eos", "no"),
+    ],
+)
+def test_it_refuses_a_bad_parameter_of_codes_too(name: str, value: object) -> None:
+    given: Any = {name: value}
+    with pytest.raises(ParamsError, match=name):
+        SamplingParams(**given)
+
+
+def test_it_keeps_what_only_code_may_set_out_of_json() -> None:
+    params = SamplingParams(seed=3, ignore_eos=True, logit_bias={5: -100})
+    assert parse(**params.as_json()) == SamplingParams(seed=3)
+
+
+def test_it_keeps_a_bias_as_it_was_given() -> None:
+    biases = {5: 1}
+    params = SamplingParams(logit_bias=biases)
+    biases[6] = 2
+    assert params.logit_bias == {5: 1.0}

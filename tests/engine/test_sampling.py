@@ -6,28 +6,9 @@ import pytest
 import torch
 
 from generation.engine import Engine, EngineConfig, SamplingParams
-from generation.engine.detokenizer import Detokenizer
-from generation.engine.mock import MockStream
-from generation.engine.sampling import draw, sample
-from generation.engine.sequence import Sequence
+from generation.engine.sampling import Sampler, draw
 from tests.engine import tiny
-
-
-def sequence(params: SamplingParams, prompt: list[int], generated: list[int], seed: int = 0) -> Sequence:
-    made = Sequence(
-        prompt,
-        params,
-        identifier=None,
-        seed=seed,
-        max_new_tokens=100,
-        eos_ids=frozenset({1}),
-        detokenizer=Detokenizer(MockStream(["x"]), ()),
-        wake=lambda: None,
-        start_reading=lambda: None,
-        keep_events=False,
-    )
-    made.replay(generated)
-    return made
+from tests.engine.sequences import sequence
 
 
 def reply(prompt: list[int], params: SamplingParams, known: int = 0, neighbours: int = 0) -> list[int]:
@@ -62,8 +43,8 @@ def test_it_draws_evenly() -> None:
 
 
 def frequencies(logits: list[float], params: SamplingParams, draws: int = 2000) -> list[float]:
-    rows = [sequence(params, [0], [], seed=seed) for seed in range(draws)]
-    ids = sample(torch.tensor([logits]).expand(draws, -1), rows)
+    rows = [sequence(params, [0], seed=seed) for seed in range(draws)]
+    ids = Sampler().sample(torch.tensor([logits]).expand(draws, -1), rows)
     counts = Counter(token for token in ids if isinstance(token, int))
     return [counts[token] / draws for token in range(len(logits))]
 
@@ -101,13 +82,15 @@ def test_it_applies_each_rows_own_parameters() -> None:
         sequence(SamplingParams(temperature=0, frequency_penalty=1.0, presence_penalty=0.5), [3], [2, 2]),
         sequence(SamplingParams(temperature=0, min_new_tokens=1), [3], []),  # 1 is the end here
         sequence(SamplingParams(temperature=1.0, top_k=1), [3], []),
+        sequence(SamplingParams(temperature=0, min_new_tokens=1, ignore_eos=True), [3], []),
+        sequence(SamplingParams(temperature=0, logit_bias={3: 2.5, 1: -0.5}), [3], []),
     ]
-    assert sample(logits.expand(len(rows), -1), rows) == [1, 2, 1, 1, 1, 2, 1]
+    assert Sampler().sample(logits.expand(len(rows), -1), rows) == [1, 2, 1, 1, 1, 2, 1, 1, 3]
 
 
 def test_it_fails_only_the_row_without_a_finite_number() -> None:
     logits = torch.tensor([[0.0, 1.0], [float("nan"), 1.0], [float("-inf")] * 2, [1.0, 0.0]])
     rows = [sequence(SamplingParams(temperature=t), [0], []) for t in (0, 1.0, 0, 1e-4)]
-    first, nan, infinite, last = sample(logits, rows)
+    first, nan, infinite, last = Sampler().sample(logits, rows)
     assert (first, last) == (1, 0)
     assert isinstance(nan, ArithmeticError) and isinstance(infinite, ArithmeticError)

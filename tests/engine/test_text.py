@@ -1,8 +1,11 @@
 """Sampled ids to shown text: whole characters, no part of a stop string, nothing lost."""
 
 import random
+from functools import cache
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
@@ -74,6 +77,87 @@ def test_it_keeps_the_spaces_between_sentencepiece_words() -> None:
 def test_it_keeps_the_space_where_it_continues_a_text() -> None:
     stream = ChatTokenizer(metaspace_tokenizer()).stream([1, 2])
     assert [stream.step(token_id) for token_id in (3, 5)] == [" world", "!"]
+
+
+@cache
+def byte_fallback_tokenizer() -> PreTrainedTokenizerFast:
+    """SentencePiece's way: pieces, and bytes of characters that no piece has."""
+    vocab = {"<unk>": 0, "<s>": 1, "</s>": 2}
+    for piece in [*(f"<0x{byte:02X}>" for byte in range(256)), "▁Hello", "▁world", "▁", "▁▁", "!", "漢"]:
+        vocab[piece] = len(vocab)
+    raw = Tokenizer(models.BPE(vocab=vocab, merges=[], unk_token="<unk>", byte_fallback=True))
+    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    raw.decoder = decoders.Sequence(steps)
+    raw.add_special_tokens(["<s>", "</s>"])
+    return PreTrainedTokenizerFast(tokenizer_object=raw, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+
+
+def fallback_ids(*parts: str) -> list[int]:
+    """A piece's id, or those of the bytes of what is no piece."""
+    tokenizer = byte_fallback_tokenizer()
+    pieces = tokenizer.get_vocab()
+    return [token_id for part in parts for token_id in ([pieces[part]] if part in pieces else _bytes(pieces, part))]
+
+
+def _bytes(pieces: dict[str, int], text: str) -> list[int]:
+    return [pieces[f"<0x{byte:02X}>"] for byte in text.encode()]
+
+
+def streamed(tokenizer: PreTrainedTokenizerFast, ids: list[int]) -> list[str]:
+    stream = ChatTokenizer(tokenizer).stream([1])
+    released = [stream.step(token_id) for token_id in ids]
+    released[-1] += stream.finish()
+    return released
+
+
+def test_it_joins_bytes_of_characters_that_no_piece_has() -> None:
+    parts = ["▁Hello", "🔥", "▁world", "é", "漢", "▁", "👩‍👩‍👧", "\n", "▁▁", "!"]
+    rng = random.Random(7)
+    for _ in range(200):
+        ids = fallback_ids(*rng.choices(parts, k=rng.randint(1, 12)))
+        released = streamed(byte_fallback_tokenizer(), ids)
+        assert "".join(released) == byte_fallback_tokenizer().decode(ids, clean_up_tokenization_spaces=False)
+        assert not any("\ufffd" in piece for piece in released)
+
+
+def test_it_goes_on_after_bytes_that_no_character_can_have() -> None:
+    """The stream of tokenizers raised "Invalid prefix encountered" there, and the reply failed."""
+    rng = random.Random(9)
+    for _ in range(300):
+        ids = [rng.randrange(3, len(byte_fallback_tokenizer().get_vocab())) for _ in range(rng.randint(1, 12))]
+        ids = [*ids, *fallback_ids("\n", "▁Hello", "🔥")]
+        assert "".join(streamed(byte_fallback_tokenizer(), ids)).endswith("\n Hello🔥")
+    bad = tiny.byte_ids("é")[:1] * 50
+    assert pieces(bad) == ["", *["\ufffd"] * 49]
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 300, "https://example.org/" + "path/" * 40, "ภาษาไทยไม่มีช่องว่าง" * 8, "漢字かな" * 20]
+)
+def test_it_shows_text_without_spaces_as_it_comes(text: str) -> None:
+    """Long text without spaces arrived in one lump (huggingface/transformers#28849)."""
+    ids = tiny.tokenizer().encode(text, add_special_tokens=False)
+    held = 0
+    for piece in pieces(ids):
+        held = 0 if piece else held + 1
+        assert held <= 3
+    assert "".join(pieces(ids)) == text
+
+
+@settings(deadline=None)
+@given(st.text(max_size=20), st.lists(st.text(min_size=1, max_size=3), max_size=3), st.data())
+def test_it_shows_the_text_up_to_the_first_stop_string_wherever_it_is_cut(
+    text: str, stop: list[str], data: st.DataObject
+) -> None:
+    ids = tiny.byte_ids(text)
+    ids = ids[: data.draw(st.integers(0, len(ids)))]
+    whole = bytes(text.encode()[: len(ids)]).decode(errors="ignore")
+    expected = whole
+    if ends := [whole.find(each) + len(each) for each in stop if each in whole]:
+        # The first that is complete; of those that one character completes, the one that began earliest.
+        complete = whole[: min(ends)]
+        expected = complete[: min(complete.find(each) for each in stop if each in complete)]
+    assert ("".join(pieces(ids, tuple(stop))) if ids else "") == expected
 
 
 def test_it_never_shows_a_part_of_a_stop_string() -> None:

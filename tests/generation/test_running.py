@@ -1,12 +1,16 @@
 """What a running job does when the database breaks off, and with what another version left."""
 
 import time
+from typing import cast
+from uuid import UUID
 
 import pytest
 from django.db import connection, transaction
 
 from generation import running
-from generation.engine import ModelSpec, load_engine
+from generation.delivery import stream
+from generation.delivery.rows import job_rows
+from generation.engine import Event, EventType, ModelSpec, load_engine, parse_models
 from generation.models import Job
 from generation.running import Claim
 from tests.generation.rows import running_job
@@ -65,3 +69,41 @@ def test_it_ends_from_the_marker_of_a_newer_version_that_counts_more() -> None:
     job.refresh_from_db()
     assert (job.state, job.finish_reason, job.text) == (Job.State.FINISHED, "length", numbers(1, 3))
     assert (job.completion_tokens, job.last_seq) == (3, 4)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_it_leaves_out_the_oldest_turns_and_says_how_many_messages_they_were() -> None:
+    """Conversations that had grown too long were refused for good (lmstudio-ai/lmstudio-bug-tracker#2339)."""
+    messages = [
+        {"role": "system", "content": "be kind"},
+        {"role": "user", "content": "one two three four five six"},
+        {"role": "assistant", "content": "one two three"},
+        {"role": "user", "content": "alpha beta gamma"},
+    ]
+    job = running_job(messages=messages, params={"max_new_tokens": 4, "seed": 1})
+    (spec,) = parse_models("mock=mock:?rate=1000&context=16")
+    with started_workers() as start:
+        writer = start().writer
+
+        def take(events: list[Event]) -> None:
+            for event in events:
+                if event.type is EventType.TOKEN:
+                    writer.put(*cast(tuple[UUID, int], event.identifier), event.ids, event.text)
+            writer.wake()
+
+        engine = load_engine(spec, slots=1, on_events=take).start()
+        running.run(Claim(job), engine, writer)
+        engine.close()
+    job.refresh_from_db()
+    assert (job.state, job.text) == (Job.State.FINISHED, "alpha beta gamma alpha")
+    assert (job.prompt_tokens, job.dropped_messages) == (5, 2)
+    usage = {"prompt_tokens": 5, "completion_tokens": 4, "cached_tokens": 0, "dropped_messages": 2}
+    assert job_rows([job.pk])[job.pk].end_frame()["usage"] == usage
+    marker = stream.read_entries(stream.sync_client(), job.pk)[-1].end
+    assert marker is not None and marker["usage"] == usage
+    # A claim that finds this marker and a row without it writes the same.
+    Job.objects.filter(pk=job.pk).update(state=Job.State.RUNNING, dropped_messages=0)
+    with started_workers() as start:
+        running.run(Claim(claimed_again(job)), load_engine(spec, slots=1), start().writer)
+    job.refresh_from_db()
+    assert (job.state, job.dropped_messages) == (Job.State.FINISHED, 2)

@@ -30,7 +30,13 @@ export function outcome(frame) {
   const timed = frame.timings?.tokens ?? tokens; // fewer than all if another worker began the reply
   if (timed > 1 && seconds > 0) words.push(`${((timed - 1) / seconds).toFixed(1)} tokens/s`);
   if (frame.reason === "length") words.push("ended at its length");
+  if (frame.usage?.dropped_messages) words.push(leftOut(frame.usage.dropped_messages));
   return words.join(" · ");
+}
+
+function leftOut(number) {
+  if (number === 1) return "the oldest message no longer fits and was left out";
+  return `the oldest ${number} messages no longer fit and were left out`;
 }
 
 // As the server titles a conversation: the first line with words, cut between words.
