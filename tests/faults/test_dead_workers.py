@@ -98,11 +98,12 @@ def test_another_worker_goes_on_with_the_next_token(
     (person,) = people(site)
     with ExitStack() as stack:
         sockets = [stack.enter_context(person.socket()) for _ in range(2)]
-        begun = begin(sockets, 150)
+        words = 300  # a quarter of a minute, in which the second worker must be there
+        begun = begin(sockets, words)
         second(site)
         os.kill(site.up["pids"]["worker"], number)
         for socket, job in zip(sockets, begun, strict=True):
-            check_whole(site, socket, job, TEXT, 150)
+            check_whole(site, socket, job, TEXT, words)
             assert claims(site, job) == (2, 1, 1)
             if number == signal.SIGTERM:  # a death counts as a try until the next claim finds its tokens
                 assert [frame["attempt"] for frame in socket.of(job, "started")] == [1, 1]
