@@ -4,6 +4,7 @@ A host site needs `INSTALLED_APPS`, `REDIS_URL`, `CHANNEL_LAYERS` and a Celery a
 module never reads the environment; that is the site's business.
 """
 
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -24,6 +25,7 @@ DEFAULTS: dict[str, Any] = {
     "GENERATION_LEASE_SECONDS": 10.0,
     "GENERATION_CANCEL_ON_DISCONNECT_SECONDS": None,
     "GENERATION_RETENTION_DAYS": None,
+    "GENERATION_BENCHMARK_FILE": None,
 }
 
 LEASE_REFRESH_FRACTION = 5
@@ -84,6 +86,12 @@ def cancel_on_disconnect_seconds() -> float | None:
 def retention_days() -> int | None:
     value = _value("GENERATION_RETENTION_DAYS")
     return None if value is None else int(value)
+
+
+def benchmark_file() -> Path | None:
+    """Where a benchmark keeps what it recommends; nowhere where the site names no file."""
+    value = _value("GENERATION_BENCHMARK_FILE")
+    return None if value is None else Path(value)
 
 
 def lease_seconds() -> float:
