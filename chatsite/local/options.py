@@ -3,8 +3,6 @@
 import argparse
 from pathlib import Path
 
-DEFAULT_CONCURRENCY = 4
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=_port, default=8000, help="port of the site; 0 takes a free one (default: 8000)")
@@ -17,9 +15,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--concurrency",
         type=_count,
-        default=DEFAULT_CONCURRENCY,
+        default=None,
         metavar="N",
-        help=f"prompts that are answered at the same time (default: {DEFAULT_CONCURRENCY})",
+        help="prompts that are answered at the same time (default: what the last `manage.py benchmark` on this machine"
+        " recommended, else 4)",
     )
     parser.add_argument("--no-flower", action="store_true", help="don't start Flower")
 

@@ -27,6 +27,7 @@ class Results:
             first_token_seconds=median(each.first_token_seconds for each in found),
             gap_p50_seconds=median(each.gap_p50_seconds for each in found),
             gap_p99_seconds=median(each.gap_p99_seconds for each in found),
+            full_gap_p99_seconds=median(each.full_gap_p99_seconds for each in found),
         )
 
     def ratio(self, name: str, peer: str, number: int) -> float | None:

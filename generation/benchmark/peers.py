@@ -3,6 +3,8 @@
 They answer as greedily as this project's engine, so that in float32 all give the same ids.
 """
 
+import inspect
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -54,6 +56,7 @@ class ManagerPeer:
         # By default its cache takes the larger part of all memory. One page more for each, so that none ever waits.
         num_pages = num_sequences * (-(-longest // PAGE_TOKENS) + 1)
         pages = ContinuousBatchingConfig(num_blocks=num_pages, page_size=PAGE_TOKENS)
+        logging.getLogger("ContinuousBatchingLogger").setLevel(logging.WARNING)
         self._model = model
         self._own_attention = model.config._attn_implementation
         with torch.inference_mode():  # its thread takes this over
@@ -192,6 +195,8 @@ class TurnsPeer:
 
     def __init__(self, model: Any) -> None:
         self._model = model
+        picks = "logits_to_keep" in inspect.signature(model.forward).parameters
+        self._options = {"logits_to_keep": 1} if picks else {}
 
     def run(self, requests: Sequence[Request]) -> list[Stream]:
         import torch
@@ -217,7 +222,7 @@ class TurnsPeer:
         import torch
 
         input_ids = torch.tensor([ids], device=self._model.device)
-        output = self._model(input_ids=input_ids, cache=cache, use_cache=True, logits_to_keep=1)
+        output = self._model(input_ids=input_ids, cache=cache, use_cache=True, **self._options)
         token_id: int = output.logits[0, -1].argmax().item()
         return token_id
 

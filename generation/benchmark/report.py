@@ -1,6 +1,6 @@
 """What was measured as text for a terminal and as JSON. Measures nothing."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -17,6 +17,7 @@ _SECTIONS: tuple[tuple[str, Callable[[Figures], str]], ...] = (
     ("first token, s", lambda each: f"{each.first_token_seconds:.2f}"),
     ("gap between tokens, p50, ms", lambda each: f"{each.gap_p50_seconds * 1000:.0f}"),
     ("gap between tokens, p99, ms", lambda each: f"{each.gap_p99_seconds * 1000:.0f}"),
+    ("… while all are answered, p99, ms", lambda each: f"{each.full_gap_p99_seconds * 1000:.0f}"),
 )
 
 
@@ -61,10 +62,14 @@ def memory(results: Results) -> Iterator[str]:
     for name in results.bytes_of_loading | results.bytes_of_running:
         parts = []
         if name in results.bytes_of_loading:
-            parts.append(f"{results.bytes_of_loading[name] / 1e6:,.0f} MB by loading")
+            parts.append(f"{_megabytes(results.bytes_of_loading[name])} by loading")
         if name in results.bytes_of_running:
-            parts.append(f"{results.bytes_of_running[name] / 1e6:,.0f} MB by running")
+            parts.append(f"{_megabytes(results.bytes_of_running[name])} by running")
         yield f"memory of {name}: {', '.join(parts)}"
+
+
+def _megabytes(number: int) -> str:
+    return f"{round(number / 1e6):,} MB"
 
 
 def scene(finding: Finding) -> str:
@@ -74,17 +79,15 @@ def scene(finding: Finding) -> str:
     return f"{text} to {finding.beside_seconds * 1000:,.0f} ms, {finding.ratio:.2f} ×"
 
 
-def recommendation(concurrency: int, gaps_p99: dict[int, float]) -> str:
-    limit = (
-        f"{LONGEST_GAP_SECONDS * 1000:.0f} ms, the time that a reader at {WORDS_PER_MINUTE} words a minute takes "
-        "for a token"
-    )
+def recommendation(concurrency: int, gaps_p99: Mapping[int, float]) -> str:
+    reader = f"{LONGEST_GAP_SECONDS * 1000:.0f} ms that a reader at {WORDS_PER_MINUTE} words a minute takes for a token"
     gap = gaps_p99.get(concurrency)
     if gap is None or gap > LONGEST_GAP_SECONDS:
-        return (
-            f"recommended: --concurrency {concurrency}, although no measured number keeps 99 % of gaps within {limit}"
-        )
-    return f"recommended: --concurrency {concurrency}; 99 % of gaps are within {gap * 1000:.0f} ms, at most {limit}"
+        return f"recommended: --concurrency {concurrency}, although 99 % of gaps are never within the {reader}"
+    return (
+        f"recommended: --concurrency {concurrency}; while all are answered 99 % of gaps are within "
+        f"{gap * 1000:.0f} ms, and no more than the {reader}"
+    )
 
 
 def as_json(

@@ -60,18 +60,32 @@ class Figures:
     first_token_seconds: float  # mean over the sequences
     gap_p50_seconds: float
     gap_p99_seconds: float
+    full_gap_p99_seconds: float  # of gaps while all sequences are answered; of all where that never happens
 
 
 def figures(streams: Sequence[Stream]) -> Figures:
     started = min(stream.submitted_at for stream in streams)
     ended = max(stream.arrivals[-1] for stream in streams)
     gaps = [gap for stream in streams for gap in stream.gaps]
+    begun = max(stream.arrivals[0] for stream in streams)
+    full_until = min(stream.arrivals[-1] for stream in streams)
     return Figures(
         tokens_per_second=sum(len(stream.arrivals) for stream in streams) / (ended - started),
         first_token_seconds=fmean(stream.first_token_seconds for stream in streams),
         gap_p50_seconds=percentile(gaps, 50),
         gap_p99_seconds=percentile(gaps, 99),
+        full_gap_p99_seconds=percentile(gaps_between(streams, begun, full_until) or gaps, 99),
     )
+
+
+def gaps_between(streams: Sequence[Stream], start: float, end: float, *, whole: bool = True) -> list[float]:
+    """Gaps that lie between two instants, whole or in part."""
+    return [
+        later - earlier
+        for stream in streams
+        for earlier, later in zip(stream.arrivals, stream.arrivals[1:], strict=False)
+        if ((start <= earlier and later <= end) if whole else (start < later and earlier < end))
+    ]
 
 
 def percentile(values: Sequence[float], percent: int) -> float:

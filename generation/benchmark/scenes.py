@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from generation.benchmark.runs import Contestant, Prompts, Request, RunFailed, Stream
+from generation.benchmark.runs import Contestant, Prompts, Request, RunFailed, Stream, gaps_between
 
 NUM_SLOTS = 8
 LONGEST_TOKENS = 700
@@ -103,12 +103,7 @@ def _worst_gap(read: Sequence[Stream], joined: Stream) -> float:
 
 
 def _gaps(streams: Sequence[Stream], start: float, end: float, *, whole: bool = True) -> list[float]:
-    """Gaps that lie between two instants, whole or in part."""
-    found = []
-    for stream in streams:
-        for earlier, later in zip(stream.arrivals, stream.arrivals[1:], strict=False):
-            if (start <= earlier and later <= end) if whole else (start < later and earlier < end):
-                found.append(later - earlier)
+    found = gaps_between(streams, start, end, whole=whole)
     if not found:
         raise RunFailed("the sequences of a scene did not run at the same time")
     return found

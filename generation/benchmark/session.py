@@ -46,6 +46,7 @@ class Session:
         self._contestants: list[Contestant] = []
         self._device = self._dtype = ""
         self._threads: int | None = None
+        self._is_complete = False
 
     def run(self) -> None:
         """Load, warm up, measure. Raises RunFailed and what loading raises; KeyboardInterrupt at any instant."""
@@ -56,7 +57,7 @@ class Session:
         for contestant in list(self._contestants):
             try:
                 warm_up(contestant, prompts, plan.numbers, self._results)
-            except RunFailed as error:
+            except (RuntimeError, ValueError, TypeError) as error:
                 if contestant is ours:
                     raise
                 self._leave_out(contestant, error)
@@ -65,6 +66,7 @@ class Session:
         if plan.scenes:
             manager = next((each for each in self._contestants if isinstance(each, peers.ManagerPeer)), None)
             self._findings = scenes.play(ours, manager, plan.rounds, prompts, self._tell)
+        self._is_complete = True
 
     def close(self) -> None:
         for contestant in self._contestants:
@@ -75,6 +77,8 @@ class Session:
         if not self._results.rounds:
             yield "nothing was measured"
             return
+        if not self._is_complete:
+            yield "not all was measured; so far:"
         names, numbers = self._names(), self._plan.numbers
         for part in (
             report.table(self._results, names, numbers),
@@ -85,9 +89,9 @@ class Session:
             if lines := list(part):
                 yield ""
                 yield from lines
-        yield ""
-        if all(self._results.median(names[0], number) for number in numbers):
+        if self._is_complete:
             gaps = self._gaps_p99()
+            yield ""
             yield report.recommendation(recommend(gaps), gaps)
 
     def as_json(self) -> dict[str, Any]:
@@ -103,7 +107,7 @@ class Session:
             "measured_at": record.measured_at,
             "prompt_tokens": list(self._plan.prompt_tokens),
             "new_tokens": self._plan.num_new,
-            "recommended": record.concurrency,
+            "recommended": record.concurrency if self._is_complete else None,
             **report.as_json(self._results, self._names(), self._plan.numbers, self._findings),
         }
 
@@ -123,6 +127,9 @@ class Session:
 
     def _load_ours(self) -> Tokenline:
         plan = self._plan
+        if plan.spec.kind != "mock":
+            import torch  # noqa: F401
+            import transformers  # noqa: F401  # not to be counted as the model's memory
         before = used_bytes()
         wanted = max(*plan.numbers, scenes.NUM_SLOTS) if plan.scenes else max(plan.numbers)
         ours = Tokenline(plan.spec, wanted, self._tell)
@@ -157,8 +164,8 @@ class Session:
             except (ValueError, RuntimeError, AttributeError) as error:
                 self._tell(f"left out: {key}, {error}")
 
-    def _leave_out(self, contestant: Contestant, error: RunFailed) -> None:
-        self._tell(f"left out: {error}")
+    def _leave_out(self, contestant: Contestant, error: Exception) -> None:
+        self._tell(f"left out: {contestant.name}, {error}")
         self._contestants.remove(contestant)
         contestant.close()
 
@@ -182,7 +189,7 @@ class Session:
 
     def _gaps_p99(self) -> dict[int, float]:
         found = {number: self._results.median(Tokenline.name, number) for number in self._plan.numbers}
-        return {number: each.gap_p99_seconds for number, each in found.items() if each}
+        return {number: each.full_gap_p99_seconds for number, each in found.items() if each}
 
     def _note_loading(self, name: str, before: int | None) -> None:
         after = used_bytes()

@@ -13,13 +13,15 @@ from django.core.management.base import BaseCommand, CommandError
 
 from generation import conf
 from generation.benchmark import peers
-from generation.benchmark.runs import RunFailed
 from generation.benchmark.session import Plan, Session
 from generation.engine import ModelSpec
 
 SEQUENCES = (1, 2, 4, 8, 16)
 PROMPT_TOKENS = (34, 41, 48, 55)
 INTERRUPTED = 130
+
+FAILURES = (ValueError, OSError, RuntimeError, ImportError)
+"""What loading and running raise about a model, as for `ModelRefused` and `RunFailed`."""
 
 
 class Command(BaseCommand):
@@ -70,24 +72,23 @@ class Command(BaseCommand):
         if output is not None and not output.parent.is_dir():
             raise CommandError(f"--json: there is no folder {output.parent}")
         session = Session(plan, self._tell)
-        interrupted = False
+        failure: BaseException | None = None
         try:
             session.run()
-        except KeyboardInterrupt:
-            interrupted = True
-        except (RunFailed, ValueError, OSError, RuntimeError, ImportError) as error:
-            # All that loading raises; the traceback is for who asks with --traceback.
-            raise CommandError(f"{spec.name}: {error}") from error
+        except (KeyboardInterrupt, *FAILURES) as error:
+            failure = error
         finally:
             session.close()
         for line in session.lines():
             self._tell(line)
         if output is not None:
-            text = json.dumps(session.as_json() | {"complete": not interrupted}, indent=2, ensure_ascii=False)
+            text = json.dumps(session.as_json() | {"complete": failure is None}, indent=2, ensure_ascii=False)
             output.write_text(text + "\n", encoding="utf-8")
-        if interrupted:
-            self._tell("interrupted: these are the figures so far; nothing is recommended")
+        if isinstance(failure, KeyboardInterrupt):
+            self._tell("Interrupted.")
             raise SystemExit(INTERRUPTED)
+        if failure is not None:
+            raise CommandError(f"{spec.name}: {failure}") from failure
         record = session.record()
         path = conf.benchmark_file()
         if path is not None and not options["no_save"]:

@@ -7,7 +7,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, InterfaceError, connections
 
-from chatsite.local import first_start, links, options, programs, readiness, redis_server
+from chatsite.local import concurrency, first_start, links, options, programs, readiness, redis_server
 from chatsite.local.announcement import Announcement, write_local_environment
 from chatsite.local.output import Output
 from chatsite.local.preparation import Preparation, prepared
@@ -29,7 +29,7 @@ class Command(BaseCommand):
         path = [str(programs.project_folder()), os.environ.get("PYTHONPATH", "")]
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
         try:
-            _Site(preparation, chosen["concurrency"]).run()
+            _Site(preparation, *concurrency.choose(chosen["concurrency"])).run()
         except redis_server.RedisMissing as error:
             raise CommandError(str(error)) from None
 
@@ -37,11 +37,12 @@ class Command(BaseCommand):
 class _Site:
     """One run of `up`, from the first process to the last."""
 
-    def __init__(self, preparation: Preparation, concurrency: int) -> None:
+    def __init__(self, preparation: Preparation, num_at_a_time: int, reason: str) -> None:
         self._preparation = preparation
         self._folder = preparation.folder
         self._output = Output()
-        self._workers = programs.workers(concurrency)
+        self._workers = programs.workers(num_at_a_time)
+        self._reason = reason
         order = ["web", *(worker.name for worker in self._workers), "flower", "redis"]
         self._supervisor = Supervisor(self._folder, self._output, order)
         self._admin_password: str | None = None
@@ -72,6 +73,7 @@ class _Site:
         self._fetch_models()
         if self._supervisor.stopping:
             return
+        self._output.tell(self._reason)
         for worker in self._workers:
             start(worker)
         start(programs.web(preparation.port))
