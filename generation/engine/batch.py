@@ -78,6 +78,7 @@ class Batch:
             happened.append((sequence, sequence.end(FinishReason.CANCELLED)))
 
     def _run(self, plan: Plan, happened: list[Happening]) -> None:
+        started_at = time.perf_counter()
         try:
             results = self._runner.run(plan)
         except Exception as error:  # the engine goes on: only the sequences of this step are lost
@@ -87,11 +88,13 @@ class Batch:
             happened += [(each, each.end(FinishReason.ERROR, cause)) for each in self._scheduler.clear()]
             return
         self._scheduler.commit(plan)
+        if not self._runner.interval:
+            seconds = time.perf_counter() - started_at
+            self._scheduler.pace.note(len(plan.decode), sum(each.length for each in plan.prefill), seconds)
         for segment in plan.prefill:
             sequence, total = segment.sequence, len(segment.sequence.ids)
-            if (
-                total - sequence.num_reused > self._scheduler.prefill_chunk
-            ):  # shorter ones are done before anyone could look
+            # Shorter ones are done before anyone could look.
+            if total - sequence.num_reused > self._scheduler.prefill_chunk:
                 event = Event(EventType.PREFILL, sequence.identifier, done=sequence.num_computed, total=total)
                 happened.append((sequence, event))
         for segment, result in zip(plan.sampling, results, strict=True):

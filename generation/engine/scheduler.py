@@ -11,6 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from itertools import islice
 
+from generation.engine.pace import Pace
 from generation.engine.sequence import Sequence
 from generation.engine.slots import Admission, SlotTable
 
@@ -56,6 +57,7 @@ class Scheduler:
     def __init__(self, slots: int, prefill_chunk: int, cache_tokens: int, keeps_prefixes: bool) -> None:
         self.prefill_chunk = prefill_chunk or sys.maxsize
         self.waiting: deque[Sequence] = deque()
+        self.pace = Pace()
         self.active: dict[Sequence, int] = {}  # in the order of admission; each one's slot
         self._slots = SlotTable(slots, cache_tokens, keeps_prefixes)
 
@@ -65,7 +67,9 @@ class Scheduler:
     def plan(self, now: float, interval: float = 0.0) -> Plan:
         """The next step. ``interval`` paces models without weights: each sequence's next id is due one later."""
         plan = Plan()
-        budget = self.prefill_chunk
+        decoding = [sequence for sequence in self.active if sequence.num_remaining == 1]
+        num_waiting = len(self.active) - len(decoding) + len(self.waiting)
+        budget = self.pace.chunk(self.prefill_chunk, len(decoding), num_waiting)
         for sequence, slot in self.active.items():
             if sequence.num_remaining > 1:
                 budget -= self._prefill(plan, sequence, slot, budget, now)
@@ -108,7 +112,7 @@ class Scheduler:
             return
         passed: list[Sequence] = []
         for sequence in tuple(self.waiting):
-            if self._slots.fits(sequence) and not self._slots.gains_by_waiting(sequence):
+            if self._slots.fits(sequence) and not self._slots.gains_by_waiting(sequence, budget):
                 self.waiting.remove(sequence)
                 sequence.due_at = now + interval if interval else 0.0
                 admission = self._slots.take(sequence)

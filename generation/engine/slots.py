@@ -16,7 +16,7 @@ from generation.engine.sequence import Sequence
 # A copy of fewer ids costs as much as computing them.
 _LEAST_COPIED = 8
 
-# To wait a step is worth what a small chunk of a prompt costs.
+# Who waits a step for others to compute so much loses at most as much.
 _LEAST_AWAITED = 16
 
 
@@ -59,14 +59,15 @@ class SlotTable:
         """Whether there is a slot, and tokens for all that the sequence may come to."""
         return self.num_free > 0 and self._num_reserved + sequence.num_reserved <= self._capacity
 
-    def gains_by_waiting(self, sequence: Sequence) -> bool:
-        """Whether a running sequence is about to compute a longer common prefix than any slot holds now."""
+    def gains_by_waiting(self, sequence: Sequence, budget: int) -> bool:
+        """Whether a running sequence is about to compute more of this prompt than the ``budget`` of a step allows."""
         if not self._keeps_prefixes:
             return False
         ids = sequence.ids
         running = (slot.sequence for slot in self._slots if slot.sequence is not None)
         coming = max((common_prefix(ids, other.ids, len(ids) - 1) for other in running), default=0)
-        return coming >= _LEAST_AWAITED and coming - max(self._common(ids)) >= _LEAST_AWAITED
+        gain = coming - max(self._common(ids))
+        return coming >= _LEAST_COPIED and gain >= min(budget, _LEAST_AWAITED)
 
     def take(self, sequence: Sequence) -> Admission:
         """Give a slot to a sequence that fits. The copies of several admissions are to be made in their order."""
