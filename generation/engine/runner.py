@@ -31,8 +31,7 @@ class PackedRunner:
     def __init__(self, model: Any, slots: int, context: int) -> None:
         self._model = model.eval()
         config = model.config.get_text_config()
-        longest = getattr(config, "max_position_embeddings", None)
-        self.context = min(context, longest) if longest else context
+        self.context = min([context, *_limits(config)])
         self.vocab_size: int | None = model.get_input_embeddings().weight.shape[0]
         self.eos_ids = _eos_ids(model)
         self._device = model.device
@@ -147,6 +146,18 @@ def _parts(decode: list[Segment], prefill: list[Segment]) -> tuple[Part, ...]:
         parts.append(Part(offset, each.slot, 1, each.length, each.end, each.end))
         offset += each.length
     return tuple(parts)
+
+
+def _limits(config: Any) -> list[int]:
+    """Positions that the model takes. Some rotary embeddings turn all positions of a forward otherwise once one of
+    them is beyond the length of the first training, and a step holds those of many sequences: there it ends.
+    """
+    limits = [getattr(config, "max_position_embeddings", None)]
+    rotary = getattr(config, "rope_parameters", None) or {}
+    for each in (rotary, *rotary.values()):
+        if isinstance(each, dict) and each.get("rope_type") == "longrope":
+            limits.append(each.get("original_max_position_embeddings"))
+    return [limit for limit in limits if limit]
 
 
 def _eos_ids(model: Any) -> frozenset[int]:

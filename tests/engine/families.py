@@ -66,10 +66,12 @@ _OWN: dict[str, dict[str, Any]] = {
 NAMES = sorted(_OWN)
 
 
-def build(family: str, vocab_size: int) -> Any:
+def build(family: str, vocab_size: int, **options: Any) -> Any:
     """A model with random weights, by the current seed of torch."""
     special = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))
     shape = _SHAPE if "n_embd" not in _OWN[family] else {}
     wide = {"initializer_range": 0.3, "init_std": 0.3}  # else greedy text says one id for ever
-    config = AutoConfig.for_model(family, vocab_size=vocab_size, **{**special, **wide, **shape, **_OWN[family]})
+    config = AutoConfig.for_model(
+        family, vocab_size=vocab_size, **{**special, **wide, **shape, **_OWN[family], **options}
+    )
     return AutoModelForCausalLM.from_config(config)
