@@ -118,6 +118,22 @@ def test_it_keeps_nothing_of_sequences_that_failed() -> None:
     assert cached(run(engine, other.ids)) == len(other.ids) - 1  # no part of the step that failed
 
 
+def test_it_reads_nothing_of_what_a_longer_sequence_left_behind_it() -> None:
+    """Rows of a group are read to the longest one's length, and a masked NaN times 0 is NaN."""
+    model, engine = tiny.model("llama", ()), build()
+    handle = model.model.embed_tokens.register_forward_hook(lambda *args: args[2] * float("nan"))
+    try:
+        spoiled = run(engine, HISTORY)
+    finally:
+        handle.remove()
+    end = spoiled.wait(0)
+    assert end is not None and isinstance(end.error, ArithmeticError)
+    long, short = engine.submit(list(range(100, 150)), FIVE), engine.submit([30, 50, 70], FIVE)  # in its slot
+    drain(engine)
+    assert short.generated_ids == tiny.generate("llama", [30, 50, 70], 5, ())
+    assert long.generated_ids == tiny.generate("llama", list(range(100, 150)), 5, ())
+
+
 def test_it_admits_no_more_than_its_tokens_allow() -> None:
     engine = build(slots=4, cache_tokens=100)
     for number in range(4):
