@@ -52,7 +52,7 @@ _OWN: dict[str, dict[str, Any]] = {
     "olmo2": {},
     "olmo3": _WINDOW,
     "opt": {"ffn_dim": 96, "word_embed_proj_dim": 64, "tie_word_embeddings": False},
-    "persimmon": {"initializer_range": 0.8},
+    "persimmon": {"num_hidden_layers": 3},
     "phi": {},
     "phi3": {"sliding_window": 16},
     "phimoe": _EXPERTS,
