@@ -4,7 +4,8 @@ Importing this package loads neither torch, transformers, Django nor Celery; an 
 when it is given a model.
 """
 
-from generation.engine.engine import Engine, EngineConfig, EngineStats
+from generation.engine.config import EngineConfig, EngineStats
+from generation.engine.engine import Engine
 from generation.engine.errors import DeviceLost, EngineClosed, ModelRefused, PromptError, PromptTooLong
 from generation.engine.events import Event, EventType, FinishReason, Timings, Usage
 from generation.engine.loading import load_engine

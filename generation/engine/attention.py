@@ -3,8 +3,8 @@
 A transformers model calls this function, registered under ATTENTION, for each layer instead of its own. The
 running step is found per thread, since two models in one process have a thread each.
 
-Letters: T tokens of the step · B decoding rows · H query heads · K key/value heads · G = H / K · D head size
-· L positions read.
+Letters: T tokens of the step · R rows of a part · n tokens of each row · H query heads · K key/value heads
+· G = H / K · D head size · L positions read.
 """
 
 import threading
@@ -21,36 +21,50 @@ ATTENTION = "tokenline_packed"
 
 
 @dataclass(slots=True, frozen=True)
-class PrefillSegment:
-    """``length`` tokens of one prompt, at ``offset`` of the packed step and at ``start`` of their slot."""
+class Part:
+    """``rows`` neighbouring slots from ``slot`` on with ``tokens`` tokens each, at ``offset`` of the packed step.
 
-    slot: int
+    A chunk of a prompt is one row, decoding rows have one token each. ``shortest`` and ``longest`` positions are in
+    use in these slots, with the step's own.
+    """
+
     offset: int
-    length: int
-    start: int
+    slot: int
+    rows: int
+    tokens: int
+    shortest: int
+    longest: int
 
 
 @dataclass(slots=True, frozen=True)
 class PackedStep:
-    """What attention must know about a forward: B decoding rows in slots 0 … B-1 first, then the segments."""
+    """What attention must know about a forward; the parts hold its tokens in their order."""
 
     cache: SlotCache
     slots: torch.Tensor  # (T,) slot of each token
     positions: torch.Tensor  # (T,) position of each token
-    num_decoding: int
-    length: int  # L of the decoding rows
-    prefill: tuple[PrefillSegment, ...]
-    _masks: dict[tuple[int, int | None, int], torch.Tensor] = field(default_factory=dict)
+    parts: tuple[Part, ...]
+    _masks: dict[tuple[int, int, int], torch.Tensor] = field(default_factory=dict)
 
-    def mask(self, offset: int, rows: int, tokens: int, length: int, window: int | None, group: int) -> torch.Tensor:
-        """What the tokens from ``offset`` on may read: (rows, 1, G × n, L). Made once for all layers alike."""
-        key = offset, window, group
+    def columns(self, part: Part, window: int | None) -> range:
+        """The positions of its slots that any token of a part may read."""
+        first = part.shortest - part.tokens + 1 - window if window else 0
+        return range(max(0, first), part.longest)
+
+    def mask(self, part: Part, window: int | None, group: int, dtype: torch.dtype) -> torch.Tensor | None:
+        """What is added to a part's scores, (R, 1, G × n, L), made once for all layers alike; None: nothing."""
+        if part.tokens == 1 and part.shortest == part.longest:
+            return None
+        key = part.offset, window or 0, group
         if key not in self._masks:
-            positions = self.positions[offset : offset + rows * tokens].view(rows, tokens, 1)
-            columns = torch.arange(length, device=positions.device)
-            mask = columns <= positions
+            end = part.offset + part.rows * part.tokens
+            positions = self.positions[part.offset : end].view(part.rows, part.tokens, 1)
+            columns = self.columns(part, window)
+            read = torch.arange(columns.start, columns.stop, device=positions.device)
+            hidden = read > positions  # (R, n, L)
             if window:
-                mask &= columns > positions - window
+                hidden |= read <= positions - window
+            mask = torch.zeros(hidden.shape, dtype=dtype, device=positions.device).masked_fill_(hidden, float("-inf"))
             self._masks[key] = mask.repeat(1, group, 1).unsqueeze(1)
         return self._masks[key]
 
@@ -100,30 +114,8 @@ def packed_attention(
         softcap=softcap,
         sinks=s_aux,
     )
-    outputs: list[torch.Tensor] = []
-    if step.num_decoding:
-        rows = query[0, :, : step.num_decoding].transpose(0, 1).unsqueeze(2)  # (B, H, 1, D)
-        outputs.append(
-            rule.attend(
-                rows,
-                keys[: step.num_decoding, :, : step.length],
-                values[: step.num_decoding, :, : step.length],
-                0,
-            )
-        )
-    for segment in step.prefill:
-        end = segment.start + segment.length
-        tokens = slice(segment.offset, segment.offset + segment.length)
-        outputs.append(
-            rule.attend(
-                query[:, :, tokens],
-                keys[segment.slot, None, :, :end],
-                values[segment.slot, None, :, :end],
-                segment.offset,
-            )
-        )
-    # Each (rows, H, n, D) becomes (rows × n, H, D); packed again in the order of the step.
-    packed = torch.cat([output.transpose(1, 2).flatten(0, 1) for output in outputs])
+    outputs = [rule.attend(query[0], keys, values, part) for part in step.parts]
+    packed = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
     return packed.unsqueeze(0), None
 
 
@@ -139,36 +131,42 @@ class _Rule:
 
     def attend(
         self,
-        query: torch.Tensor,  # (rows, H, n, D)
-        keys: torch.Tensor,  # (rows, K, L, D)
-        values: torch.Tensor,  # (rows, K, L, D)
-        offset: int,  # of the first row's first token in the step
-    ) -> torch.Tensor:  # (rows, H, n, D)
-        rows, num_heads, num_tokens, _ = query.shape
-        num_kv_heads, length = keys.shape[1], keys.shape[2]
+        query: torch.Tensor,  # (H, T, D)
+        keys: torch.Tensor,  # (S, K, C, D), the cache's blocks
+        values: torch.Tensor,
+        part: Part,
+    ) -> torch.Tensor:  # (R × n, H, D)
+        num_heads, num_kv_heads = query.shape[0], keys.shape[1]
         group = num_heads // num_kv_heads
+        columns = self.step.columns(part, self.window)
+        slots = slice(part.slot, part.slot + part.rows)
+        keys = keys[slots, :, columns.start : columns.stop]  # (R, K, L, D)
+        values = values[slots, :, columns.start : columns.stop]
+        query = query[:, part.offset : part.offset + part.rows * part.tokens]  # (H, R × n, D)
+        query = query.unflatten(1, (part.rows, part.tokens)).transpose(0, 1)  # (R, H, n, D)
         # Query heads that share keys become rows of one head, so that keys are never repeated.
-        query = query.reshape(rows, num_kv_heads, group * num_tokens, -1)
-        mask = self.step.mask(offset, rows, num_tokens, length, self.window, group)
+        query = query.reshape(part.rows, num_kv_heads, group * part.tokens, -1)
+        mask = self.step.mask(part, self.window, group, query.dtype)
         if self.softcap is None and self.sinks is None:
             output = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=self.scale)
         else:
-            output = self._attend_plainly(query, keys, values, mask, num_tokens)
-        return output.reshape(rows, num_heads, num_tokens, -1)
+            output = self._attend_plainly(query, keys, values, mask, part.tokens)
+        return output.reshape(part.rows, num_heads, part.tokens, -1).transpose(1, 2).flatten(0, 1)
 
     def _attend_plainly(
         self,
-        query: torch.Tensor,  # (rows, K, G × n, D)
+        query: torch.Tensor,  # (R, K, G × n, D)
         keys: torch.Tensor,
         values: torch.Tensor,
-        mask: torch.Tensor,  # (rows, 1, G × n, L)
+        mask: torch.Tensor | None,  # (R, 1, G × n, L)
         num_tokens: int,
     ) -> torch.Tensor:
         """What scaled_dot_product_attention lacks: soft caps (Gemma 2) and sinks (GPT-OSS)."""
         scores = torch.matmul(query, keys.transpose(-1, -2)) * self.scale
         if self.softcap is not None:
             scores = torch.tanh(scores / self.softcap) * self.softcap
-        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+        if mask is not None:
+            scores = scores + mask
         if self.sinks is not None:
             num_kv_heads = query.shape[1]
             sinks = self.sinks.view(1, num_kv_heads, -1, 1).repeat_interleave(num_tokens, dim=2)  # (1, K, G × n, 1)

@@ -6,6 +6,7 @@ only itself, and the batch goes on, unless the device itself is lost.
 
 import logging
 import time
+from functools import partial
 
 from generation.engine.errors import DeviceLost
 from generation.engine.events import Event, EventType, FinishReason
@@ -21,9 +22,10 @@ Happening = tuple[Sequence, Event]
 class Batch:
     """Used by one thread at a time; the counts may be read by any."""
 
-    def __init__(self, runner: Runner, slots: int, prefill_chunk: int) -> None:
+    def __init__(self, runner: Runner, slots: int, prefill_chunk: int, cache_tokens: int) -> None:
         self._runner = runner
-        self._scheduler = Scheduler(slots, prefill_chunk)
+        self._new_scheduler = partial(Scheduler, slots, prefill_chunk, cache_tokens, runner.keeps_prefixes)
+        self._scheduler = self._new_scheduler()
         self.num_steps = 0
         self.lost: DeviceLost | None = None
 
@@ -53,7 +55,8 @@ class Batch:
         self._remove_cancelled(happened)
         now = time.monotonic()
         plan = self._scheduler.plan(now, self._runner.interval)
-        for _, sequence in plan.admitted:
+        for admission in plan.admitted:
+            sequence = admission.sequence
             sequence.started_at = now
             happened.append((sequence, Event(EventType.STARTED, sequence.identifier)))
         if plan.decode or plan.prefill:
@@ -64,16 +67,18 @@ class Batch:
     def abandon(self, arrived: list[Sequence], error: Exception) -> list[Happening]:
         """End everyone with an error and forget them."""
         left = [*arrived, *self._scheduler.active, *self._scheduler.waiting]
-        self._scheduler = Scheduler(self._scheduler.slots, self._scheduler.prefill_chunk)
+        self._scheduler = self._new_scheduler()
         return [(sequence, sequence.end(FinishReason.ERROR, error)) for sequence in left]
 
     def _remove_cancelled(self, happened: list[Happening]) -> None:
         everyone = [*self._scheduler.active, *self._scheduler.waiting]
         cancelled = [sequence for sequence in everyone if sequence.cancelled]
-        self._scheduler.remove(cancelled)
-        happened += [(sequence, sequence.end(FinishReason.CANCELLED)) for sequence in cancelled]
+        for sequence in cancelled:
+            self._scheduler.remove(sequence)
+            happened.append((sequence, sequence.end(FinishReason.CANCELLED)))
 
     def _run(self, plan: Plan, happened: list[Happening]) -> None:
+        started_at = time.perf_counter()
         try:
             results = self._runner.run(plan)
         except Exception as error:  # the engine goes on: only the sequences of this step are lost
@@ -83,18 +88,20 @@ class Batch:
             happened += [(each, each.end(FinishReason.ERROR, cause)) for each in self._scheduler.clear()]
             return
         self._scheduler.commit(plan)
+        if not self._runner.interval:
+            seconds = time.perf_counter() - started_at
+            self._scheduler.pace.note(len(plan.decode), sum(each.length for each in plan.prefill), seconds)
         for segment in plan.prefill:
             sequence, total = segment.sequence, len(segment.sequence.ids)
-            if total > self._scheduler.prefill_chunk:  # shorter ones are done before anyone could look
+            # Shorter ones are done before anyone could look.
+            if total - sequence.num_reused > self._scheduler.prefill_chunk:
                 event = Event(EventType.PREFILL, sequence.identifier, done=sequence.num_computed, total=total)
                 happened.append((sequence, event))
-        ended = []
         for segment, result in zip(plan.sampling, results, strict=True):
             events = self._accept(segment.sequence, result)
             happened += [(segment.sequence, event) for event in events]
             if events[-1].type is EventType.END:
-                ended.append(segment.sequence)
-        self._scheduler.remove(ended)
+                self._scheduler.remove(segment.sequence, keep=events[-1].reason is not FinishReason.ERROR)
 
     def _lost_device(self) -> DeviceLost | None:
         try:

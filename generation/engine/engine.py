@@ -9,10 +9,10 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from generation.engine.batch import Batch, Happening
+from generation.engine.config import EngineConfig, EngineStats
 from generation.engine.detokenizer import Detokenizer
 from generation.engine.errors import DeviceLost, EngineClosed, PromptError, PromptTooLong
 from generation.engine.events import Event
@@ -27,30 +27,6 @@ OnLost = Callable[[DeviceLost], None]
 
 # A paced engine that waits for an instant far away still shows that it lives.
 _LONGEST_SLEEP_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class EngineConfig:
-    """``slots`` sequences at a time, ``context`` tokens each; a step computes ``prefill_chunk`` prompt tokens."""
-
-    slots: int = 8
-    context: int = 4096
-    prefill_chunk: int = 64
-
-    def __post_init__(self) -> None:
-        if self.slots < 1 or self.context < 2 or self.prefill_chunk < 1:
-            raise ValueError(f"slots and prefill_chunk must be at least 1 and context at least 2: {self}")
-
-
-@dataclass(frozen=True, slots=True)
-class EngineStats:
-    slots: int
-    running: int
-    waiting: int
-    steps: int
-    last_step_at: float  # time.monotonic()
-    idle: bool
-    alive: bool  # the thread runs
 
 
 class Engine:
@@ -75,7 +51,9 @@ class Engine:
         self._eos_ids = self._runner.eos_ids | self._codec.eos_ids
         self._on_events = on_events
         self._on_lost = on_lost
-        self._batch = Batch(self._runner, self.config.slots, self.config.prefill_chunk)
+        slots = self.config.slots
+        self._cache_tokens = self.config.cache_tokens or slots * self._runner.context
+        self._batch = Batch(self._runner, slots, self.config.prefill_chunk, self._cache_tokens)
         self._lock = threading.Lock()
         self._wake = threading.Condition(self._lock)
         self._inbox: list[Sequence] = []
@@ -87,7 +65,7 @@ class Engine:
     @property
     def context(self) -> int:
         """Tokens that a prompt and its reply have together."""
-        return self._runner.context
+        return min(self._runner.context, self._cache_tokens)
 
     def encode(self, messages: list[dict[str, str]]) -> list[int]:
         """Prompt ids of a conversation; a trailing assistant message is continued. Any thread; PromptError."""

@@ -28,6 +28,7 @@ class Runner(Protocol):
     context: int  # tokens that one slot holds
     vocab_size: int | None  # ids must be below; None: any id
     eos_ids: frozenset[int]
+    keeps_prefixes: bool  # what a slot holds serves later sequences that begin with the same ids
     interval: float  # least seconds between two tokens of one sequence; 0 for real models
 
     def run(self, plan: Plan) -> list[int | Exception]:

@@ -3,9 +3,10 @@
 Letters: S slots · C context (positions per slot) · H key/value heads · D head size.
 """
 
-import torch
+from collections.abc import Iterator
+from itertools import chain
 
-from generation.engine.scheduler import Move
+import torch
 
 
 class SlotCache:
@@ -42,25 +43,22 @@ class SlotCache:
     def note_written(self, slot: int, length: int) -> None:
         self._num_written[slot] = max(self._num_written[slot], length)
 
-    def clear(self, slot: int) -> None:
-        """Zero what a slot holds: attention multiplies masked values by 0, and 0 × NaN would be NaN."""
-        self._zero(slot, 0)
-
-    def move(self, move: Move) -> None:
-        source, target, length = move.source, move.target, move.length
-        for blocks in (self.keys, self.values):
-            for block in blocks.values():
-                block[target, :, :length] = block[source, :, :length]
-        self._zero(target, length)
-        self._num_written[target] = length
-
-    def _zero(self, slot: int, start: int) -> None:
+    def prepare(self, slot: int, source: int, length: int) -> None:
+        """Let ``slot`` hold the first ``length`` positions of slot ``source`` (it may be itself) and zeros after them:
+        attention multiplies masked values by 0, and 0 × NaN would be NaN.
+        """
+        if source != slot and length:
+            self.note_written(slot, length)
+            for block in self._blocks():
+                block[slot, :, :length] = block[source, :, :length]
         end = self._num_written[slot]
-        if end > start:
-            for blocks in (self.keys, self.values):
-                for block in blocks.values():
-                    block[slot, :, start:end] = 0
-        self._num_written[slot] = min(start, end)
+        if end > length:
+            for block in self._blocks():
+                block[slot, :, length:end] = 0
+        self._num_written[slot] = length
+
+    def _blocks(self) -> Iterator[torch.Tensor]:
+        return chain(self.keys.values(), self.values.values())
 
     def _block(self, like: torch.Tensor) -> torch.Tensor:
         shape = (self.slots, like.shape[0], self.context, like.shape[-1])

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from generation.engine.engine import Engine, EngineConfig, OnEvents, OnLost
+from generation.engine.config import EngineConfig
+from generation.engine.engine import Engine, OnEvents, OnLost
 from generation.engine.errors import ModelRefused
 from generation.engine.interfaces import Log
 from generation.engine.mock import MockCodec, MockRunner

@@ -9,14 +9,12 @@ from typing import Any
 
 import torch
 
-from generation.engine.attention import ATTENTION, PackedStep, PrefillSegment, running_step
+from generation.engine.attention import ATTENTION, PackedStep, Part, running_step
 from generation.engine.errors import ModelRefused
+from generation.engine.groups import length_groups
 from generation.engine.kv_cache import SlotCache
 from generation.engine.sampling import Sampler
-from generation.engine.scheduler import Plan
-
-# Lengths that attention reads are rounded up, so that their shapes repeat.
-_LENGTH_STEP = 64
+from generation.engine.scheduler import Plan, Segment
 
 # In bfloat16 deep models reach 0.999; a wrong mask or bias leaves far less.
 _LEAST_SIMILARITY = 0.98
@@ -28,12 +26,12 @@ class PackedRunner:
     """One model on one device. Raises ModelRefused for a model that it would run wrongly."""
 
     interval = 0.0
+    keeps_prefixes = True
 
     def __init__(self, model: Any, slots: int, context: int) -> None:
         self._model = model.eval()
         config = model.config.get_text_config()
-        longest = getattr(config, "max_position_embeddings", None)
-        self.context = min(context, longest) if longest else context
+        self.context = min([context, *_limits(config)])
         self.vocab_size: int | None = model.get_input_embeddings().weight.shape[0]
         self.eos_ids = _eos_ids(model)
         self._device = model.device
@@ -54,27 +52,20 @@ class PackedRunner:
         self._probe.item()
 
     def _run(self, plan: Plan) -> list[int | Exception]:
-        for move in plan.moves:
-            self._cache.move(move)
-        for slot, _ in plan.admitted:
-            self._cache.clear(slot)
-        segments = plan.segments
+        for each in plan.admitted:
+            self._cache.prepare(each.slot, each.source, each.length)
         tokens: list[int] = []
         positions: list[int] = []
         slots: list[int] = []
-        prefill: list[PrefillSegment] = []
         last: list[int] = []  # where each sampling segment ends in the packed step
-        for segment in segments:
-            end = segment.start + segment.length
-            if len(tokens) >= len(plan.decode):
-                prefill.append(PrefillSegment(segment.slot, len(tokens), segment.length, segment.start))
-            tokens += segment.sequence.ids[segment.start : end]
-            positions += range(segment.start, end)
+        for segment in plan.segments:
+            tokens += segment.sequence.ids[segment.start : segment.end]
+            positions += range(segment.start, segment.end)
             slots += [segment.slot] * segment.length
             if segment.samples:
                 last.append(len(tokens) - 1)
-            self._cache.note_written(segment.slot, end)
-        logits = self._forward(tokens, positions, slots, len(plan.decode), tuple(prefill), last)
+            self._cache.note_written(segment.slot, segment.end)
+        logits = self._forward(tokens, positions, slots, _parts(plan.decode, plan.prefill), last)
         sampling = [segment.sequence for segment in plan.sampling]
         return self._sampler.sample(logits, sampling) if sampling else []
 
@@ -83,32 +74,22 @@ class PackedRunner:
         tokens: list[int],
         positions: list[int],
         slots: list[int],
-        num_decoding: int,
-        prefill: tuple[PrefillSegment, ...],
+        parts: tuple[Part, ...],
         last: list[int],
     ) -> torch.Tensor:  # (len(last), V)
-        def tensor(numbers: list[int]) -> torch.Tensor:
-            return torch.tensor(numbers, device=self._device)
-
-        longest = max(positions[:num_decoding], default=0) + 1
-        position_ids = tensor(positions)
-        step = PackedStep(
-            cache=self._cache,
-            slots=tensor(slots),
-            positions=position_ids,
-            num_decoding=num_decoding,
-            length=min(self.context, -(-longest // _LENGTH_STEP) * _LENGTH_STEP),
-            prefill=prefill,
-        )
-        keep = tensor(last or [len(tokens) - 1])
+        input_ids, position_ids, slot_ids = self._on_device([tokens, positions, slots])
+        keep = self._on_device(last or [len(tokens) - 1])
         # Without this the head would compute V logits for every token of a prompt.
         picking = {"logits_to_keep": keep} if self._picks_logits else {}
-        with running_step(step):
-            output = self._model(
-                input_ids=tensor(tokens)[None], position_ids=position_ids[None], use_cache=False, **picking
-            )
+        with running_step(PackedStep(self._cache, slot_ids, position_ids, parts)):
+            output = self._model(input_ids=input_ids[None], position_ids=position_ids[None], use_cache=False, **picking)
         logits: torch.Tensor = output.logits[0]
         return logits if self._picks_logits else logits[keep]
+
+    def _on_device(self, numbers: list[int] | list[list[int]]) -> torch.Tensor:
+        """A copy that the host doesn't wait for, where the device is another."""
+        pinned = torch.tensor(numbers, pin_memory=self._device.type == "cuda")
+        return pinned.to(self._device, non_blocking=True)
 
     def _refuse_unknown(self, config: Any) -> None:
         name = type(self._model).__name__
@@ -139,9 +120,9 @@ class PackedRunner:
             start = len(ids) // 2
             for chunk in (slice(0, start), slice(start, -1)):
                 if length := len(ids[chunk]):
-                    segment = PrefillSegment(0, 0, length, chunk.start)
-                    self._forward(ids[chunk], positions[chunk], [0] * length, 0, (segment,), [])
-            ours = self._forward(ids[-1:], positions[-1:], [0], 1, (), [0])[0]
+                    part = Part(0, 0, 1, length, chunk.start + length, chunk.start + length)
+                    self._forward(ids[chunk], positions[chunk], [0] * length, (part,), [])
+            ours = self._forward(ids[-1:], positions[-1:], [0], (Part(0, 0, 1, 1, len(ids), len(ids)),), [0])[0]
         self._cache.note_written(0, len(ids))
         if self._cache.num_layers != num_layers:
             raise ModelRefused(
@@ -153,6 +134,31 @@ class PackedRunner:
                 f"{name} computes something else through this engine: its logits have a cosine similarity of "
                 f"{similarity:.3f} with its own"
             )
+
+
+def _parts(decode: list[Segment], prefill: list[Segment]) -> tuple[Part, ...]:
+    """The segments as attention reads them: decoding rows of about one length together, then each chunk alone."""
+    parts = []
+    for group in length_groups([each.slot for each in decode], [each.end for each in decode]):
+        ends = [decode[row].end for row in group]
+        parts.append(Part(group.start, decode[group.start].slot, len(group), 1, min(ends), max(ends)))
+    offset = len(decode)
+    for each in prefill:
+        parts.append(Part(offset, each.slot, 1, each.length, each.end, each.end))
+        offset += each.length
+    return tuple(parts)
+
+
+def _limits(config: Any) -> list[int]:
+    """Positions that the model takes. Some rotary embeddings turn all positions of a forward otherwise once one of
+    them is beyond the length of the first training, and a step holds those of many sequences: there it ends.
+    """
+    limits = [getattr(config, "max_position_embeddings", None)]
+    rotary = getattr(config, "rope_parameters", None) or {}
+    for each in (rotary, *rotary.values()):
+        if isinstance(each, dict) and each.get("rope_type") == "longrope":
+            limits.append(each.get("original_max_position_embeddings"))
+    return [limit for limit in limits if limit]
 
 
 def _eos_ids(model: Any) -> frozenset[int]:

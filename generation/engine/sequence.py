@@ -39,6 +39,8 @@ class Sequence:
         self.ids = list(prompt_ids)
         self.num_prompt = len(prompt_ids)
         self.num_computed = 0  # ids whose keys and values are in the slot
+        self.num_reused = 0  # of those, computed before for an earlier sequence
+        self.num_passed = 0  # later sequences that were admitted before it
         self.num_replayed = 0  # generated ids that came with the submission
         self.max_new_tokens = max_new_tokens
         self.eos_ids = frozenset() if params.ignore_eos else eos_ids
@@ -67,6 +69,11 @@ class Sequence:
     def num_remaining(self) -> int:
         """Ids that the model has not seen yet; 1 while decoding."""
         return len(self.ids) - self.num_computed
+
+    @property
+    def num_reserved(self) -> int:
+        """Ids that there may be at the end."""
+        return self.num_prompt + self.max_new_tokens
 
     def replay(self, generated_ids: list[int]) -> None:
         """Take ids of an earlier attempt as generated; what follows an end among them is left out."""
@@ -101,7 +108,7 @@ class Sequence:
             self.identifier,
             reason=reason,
             error=error,
-            usage=Usage(self.num_prompt, self.num_generated),
+            usage=Usage(self.num_prompt, self.num_generated, min(self.num_reused, self.num_prompt)),
             timings=Timings(
                 queue=started - self.submitted_at,
                 prefill=first - started if first is not None else 0.0,

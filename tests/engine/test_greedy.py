@@ -6,7 +6,7 @@ from collections.abc import Hashable
 import pytest
 
 from generation.engine import Engine, EngineConfig, EventType, FinishReason, SamplingParams, Sequence
-from tests.engine import tiny
+from tests.engine import families, tiny
 
 GREEDY = SamplingParams(temperature=0, max_new_tokens=20)
 
@@ -80,6 +80,18 @@ def test_it_answers_a_short_prompt_alike_alone_and_beside_a_long_one(family: str
         return drain(engine)[len(prompts) - 1]
 
     assert reply(long, short) == reply(short) == tiny.generate(family, short, 20)
+
+
+def test_it_ends_where_a_long_neighbour_would_change_how_positions_are_turned() -> None:
+    """Beside a long prompt a short one was answered otherwise (huggingface/transformers#22707, unslothai/unsloth#9708):
+    this embedding takes other factors for a whole forward once any position in it is beyond the original length.
+    """
+    factors = {"short_factor": [1.0] * 8, "long_factor": [4.0] * 8}
+    rotary = {"rope_type": "longrope", "rope_theta": 10000.0, "factor": 16.0, **factors}
+    options = {"original_max_position_embeddings": 64, "rope_parameters": rotary}
+    model = families.build("phi3", tiny.VOCAB_SIZE, **options).float().eval()
+    engine = Engine(model, tiny.tokenizer(), EngineConfig(slots=2, context=256))
+    assert engine.context == 64
 
 
 def test_it_takes_a_prompt_of_exactly_one_chunk_more_or_less() -> None:

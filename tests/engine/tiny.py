@@ -19,6 +19,8 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
+from tests.engine import families
+
 VOCAB_SIZE = 400
 BOS, EOS, START, END = range(4)
 CONTROL_TOKENS = ["<s>", "</s>", "<|start|>", "<|end|>"]
@@ -103,6 +105,8 @@ def model(family: str, eos: tuple[int, ...] = (EOS,)) -> Any:
                 final_logit_softcapping=30.0,
             )
         )
+    elif family in families.NAMES:
+        made = families.build(family, VOCAB_SIZE)
     else:
         made = GPT2LMHeadModel(
             GPT2Config(
@@ -126,7 +130,7 @@ def generate(family: str, prompt: list[int], max_new_tokens: int, eos: tuple[int
     """What transformers' own generate makes of a prompt, greedily, with its own attention."""
     peer = model(family, eos)
     before = peer.config._attn_implementation
-    peer.set_attn_implementation("eager" if family == "gemma2" else "sdpa")
+    peer.set_attn_implementation("eager" if family in ("gemma2", "gpt_oss") else "sdpa")
     try:
         ids = torch.tensor([prompt])
         with torch.inference_mode():
