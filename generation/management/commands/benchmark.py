@@ -59,6 +59,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         spec = _spec(options["model"])
+        if options["scenes"] and spec.kind == "mock":
+            raise CommandError(f"model {spec.name} is a mock, and a mock computes nothing: leave --scenes out")
         plan = Plan(
             spec=spec,
             numbers=_sequences(options["sequences"], spec),
@@ -123,6 +125,8 @@ class Command(BaseCommand):
 
 def _spec(name: str | None) -> ModelSpec:
     models = conf.models()
+    if not models:
+        raise CommandError("GENERATION_MODELS names no model.")
     name = name or conf.default_model()
     if name not in models:
         raise CommandError(f"There is no model {name!r}; GENERATION_MODELS has {', '.join(models)}.")

@@ -1,0 +1,87 @@
+"""`manage.py benchmark` with a tiny random model: our engine and every peer, at the same work."""
+
+import json
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from generation.benchmark import peers
+from generation.benchmark.ours import Tokenline
+from generation.benchmark.runs import Prompts, Request, RunFailed
+from generation.engine.spec import parse_models
+from tests.engine import tiny
+
+NAMES = ["tokenline", "transformers' manager", "a generate per thread", "one token in turn"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tiny")
+    tiny.model("llama").save_pretrained(path)
+    tiny.tokenizer().save_pretrained(path)
+    return path
+
+
+def told(*arguments: str) -> str:
+    out = StringIO()
+    call_command("benchmark", *arguments, "--no-save", stdout=out)
+    return out.getvalue()
+
+
+def test_all_give_the_ids_of_generate(folder: Path) -> None:
+    """In float32 they are the same, so all of them did the same work."""
+    (spec,) = parse_models(f"tiny={folder}")
+    ours = Tokenline(spec, 3, lambda _: None)
+    model = peers.load_copy(spec, lambda _: None)
+    contestants = [ours, *(peers.make(peer.key, model, 3, 64) for peer in peers.PEERS)]
+    requests = Prompts(ours.ids_of_text(), [5, 9]).requests(3, 8)
+    expected = [tiny.generate("llama", list(request.prompt), 8, eos=()) for request in requests]
+    assert len({tuple(ids) for ids in expected}) == 3
+    for contestant in contestants:
+        streams = contestant.run(requests)
+        assert [stream.ids for stream in streams] == expected, contestant.name
+        for stream in streams:
+            assert stream.arrivals == sorted(stream.arrivals) and stream.first_token_seconds > 0
+    late = [*requests[:2], Request(requests[2].prompt, 8, after=3)]
+    for contestant in contestants[:2]:
+        first, second, joined = contestant.run(late)
+        assert [first.ids, second.ids, joined.ids] == expected
+        assert joined.submitted_at >= max(first.arrivals[2], second.arrivals[2])
+    for contestant in contestants:
+        contestant.close()
+    with pytest.raises(RunFailed):
+        contestants[2].run(requests)
+
+
+def test_it_measures_peers_beside_our_engine(folder: Path, tmp_path: Path, settings: Any) -> None:
+    settings.GENERATION_MODELS = f"tiny={folder}"
+    output = tmp_path / "figures.json"
+    text = told("--sequences", "1,2", "--new-tokens", "3", "--rounds", "1", "--scenes", "--json", str(output))
+    for name in NAMES:
+        assert text.count(f"  {name} ") >= 5
+        assert f"memory of {name}: " in text
+    assert "tokenline's tokens/s to those of" in text
+    found = json.loads(output.read_text())
+    assert (found["device"], found["dtype"]) == ("cpu", "float32")
+    assert list(found["contestants"]) == NAMES
+    assert {name: set(cells) for name, cells in found["ratios"].items()} == {name: {"1", "2"} for name in NAMES[1:]}
+    assert found["bytes_of_loading"]["tokenline"] > 0
+    assert len(found["scenes"]) == 6
+    for scene in found["scenes"]:
+        assert scene["seconds"] > 0 and scene["ratio"] > 0
+        assert f"{scene['name']}: " in text
+
+
+def test_it_takes_only_the_peers_that_are_named(folder: Path, settings: Any) -> None:
+    settings.GENERATION_MODELS = f"tiny={folder}"
+    text = told("--sequences", "2", "--new-tokens", "2", "--rounds", "1", "--peers", "turns,threads")
+    assert NAMES[1] not in text and NAMES[2] in text and NAMES[3] in text
+
+
+def test_it_needs_slots_for_its_scenes(folder: Path, settings: Any) -> None:
+    settings.GENERATION_MODELS = f"tiny={folder}?slots=2&context=80"
+    with pytest.raises(CommandError, match="needs 8 slots and a context of 700; the model has 2 and 80"):
+        told("--scenes", "--peers", "none", "--prompt-tokens", "5")
