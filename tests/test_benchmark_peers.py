@@ -1,6 +1,8 @@
 """`manage.py benchmark` with a tiny random model: our engine and every peer, at the same work."""
 
 import json
+from collections.abc import Iterator
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,21 @@ from django.core.management import CommandError, call_command
 
 from generation.benchmark import peers
 from generation.benchmark.ours import Tokenline
-from generation.benchmark.runs import Prompts, Request, RunFailed
+from generation.benchmark.runs import Contestant, Prompts, RunFailed
 from generation.engine.spec import parse_models
 from tests.engine import tiny
 
 NAMES = ["tokenline", "transformers' manager", "a generate per thread", "one token in turn"]
+
+
+REQUESTS = Prompts(range(4, tiny.VOCAB_SIZE), [5, 9]).requests(3, 8)
+
+
+@pytest.fixture(scope="module")
+def expected() -> list[list[int]]:
+    found = [tiny.generate("llama", list(request.prompt), 8, eos=()) for request in REQUESTS]
+    assert len({tuple(ids) for ids in found}) == 3
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -31,29 +43,43 @@ def told(*arguments: str) -> str:
     return out.getvalue()
 
 
-def test_all_give_the_ids_of_generate(folder: Path) -> None:
-    """In float32 they are the same, so all of them did the same work."""
+@pytest.fixture
+def contestants(folder: Path) -> Iterator[list[Contestant]]:
     (spec,) = parse_models(f"tiny={folder}")
-    ours = Tokenline(spec, 3, lambda _: None)
-    model = peers.load_copy(spec, lambda _: None)
-    contestants = [ours, *(peers.make(peer.key, model, 3, 64) for peer in peers.PEERS)]
-    requests = Prompts(ours.ids_of_text(), [5, 9]).requests(3, 8)
-    expected = [tiny.generate("llama", list(request.prompt), 8, eos=()) for request in requests]
-    assert len({tuple(ids) for ids in expected}) == 3
+    made: list[Contestant] = [Tokenline(spec, 3, lambda _: None)]
+    try:
+        model = peers.load_copy(spec, lambda _: None)
+        made += [peers.make(peer.key, model, 3, 64) for peer in peers.PEERS]
+        yield made
+    finally:
+        for contestant in made:
+            contestant.close()
+
+
+def test_all_give_the_ids_of_generate(expected: list[list[int]], contestants: list[Contestant]) -> None:
+    """In float32 they are the same, so all of them did the same work."""
     for contestant in contestants:
-        streams = contestant.run(requests)
+        streams = contestant.run(REQUESTS)
         assert [stream.ids for stream in streams] == expected, contestant.name
         for stream in streams:
             assert stream.arrivals == sorted(stream.arrivals) and stream.first_token_seconds > 0
-    late = [*requests[:2], Request(requests[2].prompt, 8, after=3)]
+
+
+def test_a_late_prompt_joins_when_the_others_are_so_far(
+    expected: list[list[int]], contestants: list[Contestant]
+) -> None:
+    late = [*REQUESTS[:2], replace(REQUESTS[2], after=3)]
     for contestant in contestants[:2]:
         first, second, joined = contestant.run(late)
         assert [first.ids, second.ids, joined.ids] == expected
         assert joined.submitted_at >= max(first.arrivals[2], second.arrivals[2])
-    for contestant in contestants:
-        contestant.close()
-    with pytest.raises(RunFailed):
-        contestants[2].run(requests)
+
+
+def test_threads_end_at_their_next_token_when_it_is_interrupted(contestants: list[Contestant]) -> None:
+    by_threads = contestants[2]
+    by_threads.close()
+    with pytest.raises(RunFailed, match="interrupted"):
+        by_threads.run(REQUESTS)
 
 
 def test_it_measures_peers_beside_our_engine(folder: Path, tmp_path: Path, settings: Any) -> None:
