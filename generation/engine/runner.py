@@ -31,6 +31,8 @@ class PackedRunner:
 
     def __init__(self, model: Any, slots: int, context: int) -> None:
         self._model = model.eval()
+        self._call: Any = model  # the model, or its compiled forward
+        self._attention = ATTENTION
         config = model.config.get_text_config()
         longest = getattr(config, "max_position_embeddings", None)
         self.context = min(context, longest) if longest else context
@@ -42,6 +44,18 @@ class PackedRunner:
         self._probe = torch.ones(1, device=self._device)
         self._refuse_unknown(config)
         self._verify(config.num_hidden_layers)
+
+    def compile(self) -> None:
+        """Compile the forward, which takes a minute or so, and verify it anew. Before the first plan only."""
+        from generation.engine.compiled import OPAQUE_ATTENTION, CompiledForward
+
+        self._call, self._attention = CompiledForward(self._model), OPAQUE_ATTENTION
+        try:
+            self._verify(self._cache.num_layers)
+        except ModelRefused:
+            raise
+        except Exception as error:
+            raise ModelRefused(f"{type(self._model).__name__} cannot be compiled as one graph: {error}") from error
 
     def run(self, plan: Plan) -> list[int | Exception]:
         with torch.inference_mode():
@@ -103,7 +117,7 @@ class PackedRunner:
         # Without this the head would compute V logits for every token of a prompt.
         picking = {"logits_to_keep": keep} if self._picks_logits else {}
         with running_step(step):
-            output = self._model(
+            output = self._call(
                 input_ids=tensor(tokens)[None], position_ids=position_ids[None], use_cache=False, **picking
             )
         logits: torch.Tensor = output.logits[0]
@@ -134,7 +148,7 @@ class PackedRunner:
         with torch.inference_mode():
             self._model.set_attn_implementation("eager")
             own = self._model(input_ids=torch.tensor([ids], device=self._device), use_cache=False).logits[0, -1]
-            self._model.set_attn_implementation(ATTENTION)
+            self._model.set_attn_implementation(self._attention)
             start = len(ids) // 2
             for chunk in (slice(0, start), slice(start, -1)):
                 if length := len(ids[chunk]):

@@ -60,12 +60,6 @@ def test_it_refuses_models_that_it_would_run_wrongly() -> None:
             Engine(model, tiny.tokenizer(), EngineConfig(slots=1, context=32))
 
 
-def test_it_refuses_options_that_it_does_not_have(tmp_path: Path) -> None:
-    (spec,) = parse_models(f"m={tmp_path}?quantization=int8")
-    with pytest.raises(ModelRefused, match="quantization"):
-        load_engine(spec, slots=1)
-
-
 def test_it_loads_a_folder(tmp_path: Path) -> None:
     tiny.model("qwen2").save_pretrained(tmp_path)
     tiny.tokenizer().save_pretrained(tmp_path)
