@@ -96,7 +96,7 @@ def opaque_attention(
 ) -> tuple[torch.Tensor, None]:
     """``packed_attention`` as one operation that no compiler looks into."""
     scale = float(scaling if scaling is not None else query.shape[-1] ** -0.5)
-    output = torch.ops.tokenline.attend(
+    output = torch.ops.tokenline.attend.default(
         query, key, value, module.layer_idx, scale, sliding_window or 0, float(softcap or 0.0), s_aux
     )
     return output, None
@@ -109,11 +109,11 @@ class CompiledForward:
     """Called like the model, with ``running_step`` entered; compiles at its first call, which takes a minute or so."""
 
     def __init__(self, model: Any) -> None:
-        _keep_cache()  # first: importing the compiler makes a folder of its own the default
+        _keep_cache()
         if model.device.type == "cpu":
             _check_compiler()
         # Graphs of another model of the same class do not count towards this one's limit.
-        self._compiled = torch.compile(model, dynamic=True, fullgraph=True, isolate_recompiles=True)
+        self._compiled = torch.compile(model, fullgraph=True, isolate_recompiles=True)
 
     def __call__(
         self,
@@ -134,14 +134,19 @@ class CompiledForward:
 
 
 def _padded(numbers: torch.Tensor) -> torch.Tensor:
-    """The last dimension, at least two long."""
+    """The last dimension, at least two long, and dynamic: a model that makes it a constant is an error."""
     missing = _LEAST - numbers.shape[-1]
-    return F.pad(numbers, (0, missing)) if missing > 0 else numbers
+    padded = F.pad(numbers, (0, missing)) if missing > 0 else numbers
+    torch._dynamo.mark_dynamic(padded, padded.dim() - 1)
+    return padded
 
 
 def _keep_cache() -> None:
     """Let what is compiled outlive this process, apart for versions of PyTorch and kinds of processors."""
-    if "TORCHINDUCTOR_CACHE_DIR" not in os.environ:
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
+
+    # PyTorch itself sets the variable to its default, a folder of temporary files.
+    if os.environ.get("TORCHINDUCTOR_CACHE_DIR") in (None, os.path.abspath(default_cache_dir())):
         kind = torch.backends.cpu.get_cpu_capability().lower()
         folder = cache_folder() / "compiled" / f"torch-{torch.__version__}-{kind}"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -18,6 +18,9 @@ from tests.engine import tiny
 
 SLOTS = 4
 
+# PyTorch's compiler uses parts of PyTorch that are deprecated.
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+
 
 @pytest.fixture(autouse=True)
 def _with_a_compiler() -> None:
