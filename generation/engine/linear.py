@@ -113,6 +113,8 @@ def choose(
 def _tell(totals: dict[int, dict[Any, float]], candidates: tuple[Way, Way]) -> str:
     parts = []
     for num_rows, seconds in totals.items():
+        if not seconds[None]:  # there was no time for it
+            continue
         first, second = (f"{way.__name__} {seconds[way] * 1000:.1f}" for way in candidates)
         parts.append(f"{num_rows} rows {first}, {second}, chosen {seconds[None] * 1000:.1f} ms")
     return "; ".join(parts)
@@ -120,15 +122,17 @@ def _tell(totals: dict[int, dict[Any, float]], candidates: tuple[Way, Way]) -> s
 
 def _seconds(way: Way, layers: Sequence[Any], num_rows: int) -> float:
     """The least time that one call for each of the layers took."""
+    # A thread's own time leaves out what other processes took, but knows of no other thread's work.
+    clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
     dtype = getattr(layers[0], "scale", layers[0].weight).dtype
     rows = torch.ones(num_rows, layers[0].in_features, dtype=dtype)
     least = float("inf")
     with torch.inference_mode():
         for number in range(1 + _NUM_ROUNDS):
-            started = time.perf_counter()
+            started = clock()
             for layer in layers:
                 way(layer, rows)
-            seconds = time.perf_counter() - started
+            seconds = clock() - started
             if number or seconds > _LONG_SECONDS * len(layers):  # the first call also prepares
                 least = min(least, seconds)
             if seconds > _LONG_SECONDS * len(layers):
