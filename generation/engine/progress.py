@@ -12,6 +12,7 @@ from generation.engine.interfaces import Log
 
 _INTERVAL_SECONDS = 5.0
 
+_UP = "\x1b[A"
 _BAR = re.compile(r"\s*\|[^|]*\|\s*")
 
 
@@ -34,8 +35,8 @@ class _BarsToLines(io.TextIOBase):
             if shown and time.monotonic() - self._told_at >= _INTERVAL_SECONDS:
                 self._told_at = time.monotonic()
                 self._log(f"{self._prefix}: {shown}")
-        elif self._in_bar and not text.strip():  # the end of a bar
-            self._in_bar = False
+        elif self._in_bar and not text.replace(_UP, "").strip():  # from one bar to another, or the end of it
+            self._in_bar = _UP in text
         else:
             self._passed_to.write(text)
         return len(text)

@@ -1,5 +1,6 @@
 """What may be imported, what is refused, and the built-in model once."""
 
+import copy
 import json
 import subprocess
 import sys
@@ -74,6 +75,27 @@ def test_it_loads_a_folder(tmp_path: Path) -> None:
     assert [token for event in sequence for token in event.ids] == tiny.generate("qwen2", [30, 50], 6)
     assert engine.stats().slots == 3 and engine.context == 64
     assert "ready" in lines[-1]
+    engine.close()
+
+
+def test_a_loaded_folder_keeps_all_its_ends_and_one_bos(tmp_path: Path) -> None:
+    """Replies ran on, since one id of the model's list was heeded, and prompts began with two BOS after a tokenizer
+    was saved and loaded again (Blaizzy/mlx-vlm#2112, deepseek-ai/DeepSeek-R1#151, vllm-project/vllm#27515).
+    """
+    free = tiny.generate("llama", [30, 50, 70], 30)
+    end = next(token for index, token in enumerate(free) if index > 3 and token not in free[:index])
+    model = copy.deepcopy(tiny.model("llama"))
+    model.generation_config.eos_token_id = [tiny.EOS, 399, end]
+    model.save_pretrained(tmp_path)
+    tiny.tokenizer().save_pretrained(tmp_path)
+    (spec,) = parse_models(f"m={tmp_path}?context=64&dtype=float32")
+    engine = load_engine(spec, slots=1, log=lambda text: None)
+    prompt = engine.encode([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}])
+    assert prompt.count(tiny.BOS) == 1 and prompt[0] == tiny.BOS
+    sequence = engine.submit([30, 50, 70], SamplingParams(temperature=0, max_new_tokens=30))
+    assert [token for event in sequence for token in event.ids] == free[: free.index(end) + 1]
+    last = sequence.wait()
+    assert last is not None and last.reason is FinishReason.STOP
     engine.close()
 
 
