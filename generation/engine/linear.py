@@ -13,13 +13,14 @@ import torch.nn.functional as F
 from torch import nn
 
 Way = Callable[[Any, torch.Tensor], torch.Tensor]  # a layer and (N, I) → (N, O)
+Ways = tuple[Way, Way, Way, Way]  # for each of ROWS, and for all of them at once
 Measure = Callable[[Way, Sequence[Any], int], float]  # a way, layers of one shape and N → seconds
 
 # Decoding one or two sequences, decoding several, computing a chunk of a prompt.
 ROWS = (1, 8, 64)
 _CLASS_ENDS = (2, 16)
 
-_BUDGET_SECONDS = 0.8
+_BUDGET_SECONDS = 1.0
 _LONG_SECONDS = 0.02  # a call that takes longer is not repeated, nor tried with more rows
 _LEAST_GAIN = 1.05
 _NUM_SAMPLES = 4  # layers of one shape that are called in turn, lest one stays in the processor's cache
@@ -44,12 +45,12 @@ def transposed(layer: Any, rows: torch.Tensor) -> torch.Tensor:
 class Chosen:
     """What a layer needs to be computed in one of several ways, by its number of rows."""
 
-    ways: tuple[Way, ...]  # one for each of ROWS
+    ways: Ways
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:  # (…, I) → (…, O)
         rows = inputs.reshape(-1, inputs.shape[-1])
         # A compiled graph serves every number of rows: a choice among them would compile it several times.
-        index = 1 if torch.compiler.is_compiling() else sum(rows.shape[0] > end for end in _CLASS_ENDS)
+        index = -1 if torch.compiler.is_compiling() else sum(rows.shape[0] > end for end in _CLASS_ENDS)
         return self.ways[index](self, rows).reshape(*inputs.shape[:-1], -1)
 
 
@@ -66,7 +67,7 @@ def speed_up_linears(model: Any, measure: Measure | None = None) -> str | None:
         return None
     chosen, said = choose(layers, (plain, transposed), measure)
     for layer, ways in zip(layers, chosen, strict=True):
-        if ways != (plain,) * len(ROWS):
+        if ways != (plain,) * len(ways):
             layer.__class__ = _ChosenLinear
             layer.ways = ways
     return said
@@ -74,8 +75,8 @@ def speed_up_linears(model: Any, measure: Measure | None = None) -> str | None:
 
 def choose(
     layers: Sequence[Any], candidates: tuple[Way, Way], measure: Measure | None = None
-) -> tuple[list[tuple[Way, ...]], str]:
-    """For each layer its ways by ROWS, and a line that says which won. The first candidate wins where none was timed.
+) -> tuple[list[Ways], str]:
+    """For each layer its ways, and a line that says which won. The first candidate wins where none was timed.
 
     It takes about a second; layers of one shape are taken to be alike.
     """
@@ -86,28 +87,35 @@ def choose(
         shapes.setdefault((layer.out_features, layer.in_features), []).append(layer)
     heaviest = sorted(shapes, key=lambda shape: -len(shapes[shape]) * shape[0] * shape[1])
     found: dict[tuple[tuple[int, int], int], Way] = {}
+    losses = {shape: dict.fromkeys(candidates, 0.0) for shape in shapes}
     totals = {num_rows: dict.fromkeys((*candidates, None), 0.0) for num_rows in ROWS}
     slow: set[tuple[int, int]] = set()
-    for num_rows in sorted(ROWS, key=lambda rows: rows != ROWS[1]):  # the middle one stands in for the others
+    for num_rows in sorted(ROWS, key=lambda rows: rows != ROWS[1]):  # the commonest first
         for shape in heaviest:
-            fallback = found.get((shape, ROWS[1]), candidates[0])
-            found[shape, num_rows] = fallback
             if time.monotonic() > until or (shape in slow and num_rows > ROWS[1]):
                 continue
             alike = shapes[shape]
             sample = alike[:: -(-len(alike) // _NUM_SAMPLES)]
             times = {way: measure(way, sample, num_rows) * len(alike) / len(sample) for way in candidates}
-            best = min(candidates, key=times.__getitem__)
-            if times[candidates[0]] < times[best] * _LEAST_GAIN:
-                best = candidates[0]
+            best = _best(times)
             if times[best] > _LONG_SECONDS * len(alike):
                 slow.add(shape)
             found[shape, num_rows] = best
             for way, seconds in times.items():
                 totals[num_rows][way] += seconds
+                losses[shape][way] += seconds / times[best]
             totals[num_rows][None] += times[best]
-    ways = {shape: tuple(found[shape, num_rows] for num_rows in ROWS) for shape in shapes}
+    ways: dict[tuple[int, int], Ways] = {}
+    for shape in shapes:
+        few, several, many = (found.get((shape, num_rows), candidates[0]) for num_rows in ROWS)
+        ways[shape] = few, several, many, _best(losses[shape])
     return [ways[layer.out_features, layer.in_features] for layer in layers], _tell(totals, candidates)
+
+
+def _best(costs: dict[Way, float]) -> Way:
+    """The cheapest, but the first where little is gained."""
+    first, best = next(iter(costs)), min(costs, key=costs.__getitem__)
+    return first if costs[first] < costs[best] * _LEAST_GAIN or not costs[best] else best
 
 
 def _tell(totals: dict[int, dict[Any, float]], candidates: tuple[Way, Way]) -> str:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from generation.engine.errors import ModelRefused
-from generation.engine.linear import ROWS, Chosen, Measure, Way, choose
+from generation.engine.linear import Chosen, Measure, Ways, choose
 
 _LARGEST = 127
 
@@ -31,7 +31,7 @@ def packed(layer: Any, rows: torch.Tensor) -> torch.Tensor:
 class Int8Linear(Chosen, nn.Module):  # type: ignore[misc]
     """x Wᵀ with W ≈ scale × int8, rounded to nearest with the largest weight of an output at ±127."""
 
-    ways: tuple[Way, ...] = (widened,) * len(ROWS)
+    ways: Ways = (widened, widened, widened, widened)
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
