@@ -51,7 +51,7 @@ def test_it_rounds_each_weight_by_at_most_half_a_step() -> None:
 def test_it_takes_the_faster_way() -> None:
     model = copy.deepcopy(tiny.model("llama"))
     quantize(model)
-    said = speed_up_quantized(model, lambda way, layers, num_rows: (2e-3 if way is widened else 1e-3))
+    said = speed_up_quantized(model, lambda way, layers, num_rows: 2e-3 if way is widened else 1e-3)
     assert said is not None and "packed" in said
     assert {module.ways for module in model.modules() if isinstance(module, Int8Linear)} == {(packed,) * 4}
 
