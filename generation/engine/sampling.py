@@ -141,8 +141,8 @@ def _floors(logits: torch.Tensor, total: torch.Tensor, top_k: torch.Tensor, top_
     values.partition(vocab_size - _MOST_CANDIDATES, -1)
     largest = _descending(values[:, -_MOST_CANDIDATES:])
     floors = _floors_among(largest, total, top_k, top_p)
-    # Where even the last candidate stays, others that were not selected may stay too.
-    flat = (floors <= largest[:, -1:]).squeeze(-1).nonzero().squeeze(-1)
+    # Where even the last candidate stays, others that were not selected may stay too, or count for top_p.
+    flat = ((floors <= largest[:, -1:]) | (top_k > _MOST_CANDIDATES)).squeeze(-1).nonzero().squeeze(-1)
     if len(flat):
         ordered = _descending(values[flat.numpy()])
         floors[flat] = _floors_among(ordered, total[flat], top_k[flat], top_p[flat])

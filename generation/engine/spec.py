@@ -16,6 +16,7 @@ Kind = Literal["hub", "folder", "gguf", "builtin", "mock"]
 
 BUILTIN_MODELS = ("smollm2-135m",)
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+QUANTIZATIONS = ("int8",)
 DEFAULT_QUEUE = "gpu"
 DEFAULT_RATE = 20.0
 
@@ -166,6 +167,12 @@ def _dtype(value: str) -> str:
     return value
 
 
+def _quantization(value: str) -> str:
+    if value not in QUANTIZATIONS:
+        raise ValueError(" or ".join(QUANTIZATIONS))
+    return value
+
+
 def _device(value: str) -> str:
     if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", value):
         raise ValueError("cpu, cuda, cuda:N or mps")
@@ -210,7 +217,7 @@ _CHECKS: dict[str, Callable[[str], str]] = {
     "context": _count(2),
     "slots": _count(1),
     "attn": _attn,
-    "quantization": _word,
+    "quantization": _quantization,
     "revision": _text,
     "compile": _flag,
     "rate": _rate,

@@ -116,7 +116,7 @@ def steps(draw_: st.DrawFn) -> tuple[torch.Tensor, list[Sequence]]:
     return logits, sequences
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(steps())
 def test_it_chooses_what_a_plain_sampler_chooses(step: tuple[torch.Tensor, list[Sequence]]) -> None:
     logits, sequences = step

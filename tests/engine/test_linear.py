@@ -1,0 +1,78 @@
+"""Each way of computing a linear layer gives the same, and the one that was faster is taken."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from generation.engine import Engine, EngineConfig, SamplingParams
+from generation.engine.linear import ROWS, Way, choose, plain, speed_up_linears, transposed
+from tests.engine import tiny
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("num_rows", [1, 2, 8, 17, 64])
+def test_it_computes_the_same_in_every_way(dtype: torch.dtype, bias: bool, num_rows: int) -> None:
+    torch.manual_seed(num_rows)
+    layer = nn.Linear(48, 24, bias=bias).to(dtype)
+    rows = torch.randn(num_rows, 48).to(dtype)
+    with torch.inference_mode():
+        result = transposed(layer, rows)
+        loose = {"atol": 1e-2, "rtol": 0.02} if dtype is torch.bfloat16 else {"atol": 1e-5, "rtol": 1e-5}
+        torch.testing.assert_close(result, plain(layer, rows), **loose)
+    assert result.is_contiguous()
+
+
+def test_it_takes_the_faster_way_for_each_number_of_rows() -> None:
+    """Rows fall into the classes up to 2, up to 16 and more; a gain below a twentieth is none."""
+    seconds = {1: (1.0, 4.0), 8: (2.0, 1.0), 64: (1.0, 0.99)}
+
+    def measure(way: Way, layers: Sequence[Any], num_rows: int) -> float:
+        return seconds[num_rows][way is transposed] * 1e-3
+
+    model = copy.deepcopy(tiny.model("llama"))
+    said = speed_up_linears(model, measure)
+    layer = model.model.layers[0].mlp.up_proj
+    assert layer.ways == (plain, transposed, plain, plain)
+    assert said is not None and "8 rows plain" in said
+    called = []
+
+    def spy(name: str) -> Way:
+        return lambda layer, rows: (called.append(name), plain(layer, rows))[1]  # type: ignore[func-returns-value]
+
+    layer.ways = (*(spy(str(num_rows)) for num_rows in ROWS), spy("compiled"))
+    for num_rows in (1, 2, 3, 16, 17, 64):
+        layer(torch.zeros(1, num_rows, 64))
+    assert called == ["1", "1", "8", "8", "64", "64"]
+
+
+def test_it_leaves_layers_alone_where_nothing_is_gained() -> None:
+    model = copy.deepcopy(tiny.model("llama"))
+    speed_up_linears(model, lambda way, layers, num_rows: 1e-3)
+    assert {type(module) for module in model.modules() if isinstance(module, nn.Linear)} == {nn.Linear}
+
+
+def test_it_tries_no_more_rows_where_a_few_take_long() -> None:
+    """An output head of 49,152 rows took a second for 64 tokens that it never sees."""
+    asked = []
+
+    def measure(way: Way, layers: Sequence[Any], num_rows: int) -> float:
+        asked.append(num_rows)
+        return 1.0 if way is plain else 0.5
+
+    (ways,), _ = choose([nn.Linear(4, 4)], (plain, transposed), measure)
+    assert ways == (transposed, transposed, plain, transposed) and set(asked) == {1, 8}
+
+
+def test_a_model_with_measured_layers_still_equals_generate() -> None:
+    model = copy.deepcopy(tiny.model("qwen2"))
+    said = speed_up_linears(model)
+    assert said is not None and "1 rows" in said and "64 rows" in said
+    engine = Engine(model, tiny.tokenizer(), EngineConfig(slots=2, context=128))
+    sequence = engine.submit([30, 50, 70], SamplingParams(temperature=0, max_new_tokens=20))
+    assert [token for event in sequence for token in event.ids] == tiny.generate("qwen2", [30, 50, 70], 20)
+    engine.close()
