@@ -14,6 +14,14 @@ django.setup()
 from tests.browser import browser, sign_in, slow_site  # noqa: E402, F401
 from tests.site import Site, running  # noqa: E402
 
+LONG = ("tests/chaos/", "tests/across_hosts/", "tests/generation/test_on_postgresql.py", "tests/test_end_to_end.py")
+"""Files that take a minute or more: begun last, one of two processes would wait for the other's."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+
 
 @pytest.fixture
 def start_site(tmp_path: Path) -> Iterator[Callable[..., Site]]:

@@ -46,5 +46,7 @@ def prepare() -> None:
         "REDIS_URL": _start_redis(folder),
         "DATABASE_URL": os.environ.get("TEST_DATABASE_URL", ""),
         "GENERATION_MODELS": "mock=mock:?rate=200",
+        # Several processes at once on few cores: threads that wait for each other in every small operation only spin.
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
     }
     atexit.register(_temporary.cleanup)
