@@ -1,6 +1,7 @@
 """`manage.py benchmark` with a tiny random model: our engine and every peer, at the same work."""
 
 import json
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from io import StringIO
@@ -15,6 +16,8 @@ from generation.benchmark.ours import Tokenline
 from generation.benchmark.runs import Contestant, Prompts, RunFailed
 from generation.engine.spec import parse_models
 from tests.engine import tiny
+from tests.site import Lines
+from tests.test_benchmark import command
 
 NAMES = ["tokenline", "transformers' manager", "a generate per thread", "one token in turn"]
 
@@ -99,6 +102,23 @@ def test_it_measures_peers_beside_our_engine(folder: Path, tmp_path: Path, setti
     for scene in found["scenes"]:
         assert scene["seconds"] > 0 and scene["ratio"] > 0
         assert f"{scene['name']}: " in text
+
+
+def test_ctrl_c_ends_every_peer(folder: Path, tmp_path: Path) -> None:
+    """The manager's thread is no daemon: left alone it keeps the process alive for ever."""
+    process = command(
+        tmp_path,
+        *("--sequences", "1,4", "--new-tokens", "20", "--rounds", "999", "--peers", "manager,threads"),
+        GENERATION_MODELS=f"tiny={folder}",
+    )
+    try:
+        lines = Lines(process)
+        lines.wait_for("round 1 of 999, 4 at a time")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert "Interrupted." in lines.wait_for_end()
+    finally:
+        process.kill()
 
 
 def test_it_takes_only_the_peers_that_are_named(folder: Path, settings: Any) -> None:

@@ -15,6 +15,8 @@ from typing import Any
 from generation.benchmark.runs import Contestant, Request, RunFailed, Stream, check
 from generation.engine import ModelSpec
 
+LONGEST_WAIT_SECONDS = 5.0
+
 PAGE_TOKENS = 256
 """Tokens of one page in the manager's cache, transformers' own default."""
 
@@ -32,7 +34,7 @@ def missing(name: str) -> str:
 
 
 def load_copy(spec: ModelSpec, log: Callable[[str], None]) -> Any:
-    """The model in the same precision and on the same device as ours, untouched by our engine."""
+    """The model in the same dtype and on the same device as ours, unquantized and untouched by our engine."""
     from generation.engine import loading
 
     plain = {name: value for name, value in spec.options.items() if name not in ("quantization", "compile")}
@@ -127,17 +129,18 @@ class ThreadsPeer:
 
     def __init__(self, model: Any) -> None:
         self._model = model
+        self._threads: list[threading.Thread] = []
         self._closed = threading.Event()
 
     def run(self, requests: Sequence[Request]) -> list[Stream]:
         streamers = [_Streamer(self._closed) for _ in requests]
-        threads = [
+        self._threads = [
             threading.Thread(target=self._generate, args=(request, streamer), daemon=True)
             for request, streamer in zip(requests, streamers, strict=True)
         ]
-        for thread in threads:
+        for thread in self._threads:
             thread.start()
-        for thread in threads:
+        for thread in self._threads:
             thread.join()
         for streamer in streamers:
             if streamer.error is not None:
@@ -147,7 +150,11 @@ class ThreadsPeer:
         return streams
 
     def close(self) -> None:
+        """They end at their next token; an interpreter that leaves while they compute would crash."""
         self._closed.set()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(LONGEST_WAIT_SECONDS)
 
     def _generate(self, request: Request, streamer: "_Streamer") -> None:
         import torch

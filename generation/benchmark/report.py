@@ -83,7 +83,10 @@ def recommendation(concurrency: int, gaps_p99: Mapping[int, float]) -> str:
     reader = f"{LONGEST_GAP_SECONDS * 1000:.0f} ms that a reader at {WORDS_PER_MINUTE} words a minute takes for a token"
     gap = gaps_p99.get(concurrency)
     if gap is None or gap > LONGEST_GAP_SECONDS:
-        return f"recommended: --concurrency {concurrency}, although 99 % of gaps are never within the {reader}"
+        return (
+            f"recommended: --concurrency {concurrency}, although with no measured number 99 % of gaps are within "
+            f"the {reader}"
+        )
     return (
         f"recommended: --concurrency {concurrency}; while all are answered 99 % of gaps are within "
         f"{gap * 1000:.0f} ms, and no more than the {reader}"
