@@ -3,9 +3,11 @@
 Letters: S slots · C context (positions per slot) · H key/value heads · D head size.
 """
 
+import math
 from collections.abc import Iterator
 from itertools import chain
 
+import numpy
 import torch
 
 
@@ -62,5 +64,8 @@ class SlotCache:
 
     def _block(self, like: torch.Tensor) -> torch.Tensor:
         shape = (self.slots, like.shape[0], self.context, like.shape[-1])
-        # On a CPU zeros() takes memory only as it is written.
-        return torch.zeros(shape, dtype=like.dtype, device=like.device)
+        if like.device.type != "cpu":
+            return torch.zeros(shape, dtype=like.dtype, device=like.device)
+        # NumPy leaves the zeros to the system, which gives memory only for what is written; torch writes them all.
+        memory = numpy.zeros(math.prod(shape) * like.dtype.itemsize, numpy.uint8)
+        return torch.from_numpy(memory).view(like.dtype).view(shape)

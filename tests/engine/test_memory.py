@@ -1,6 +1,7 @@
 """Slots are made only where their keys and values fit into memory."""
 
 import gc
+import os
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,10 @@ import torch
 from transformers import DeepseekV3Config, DeepseekV3ForCausalLM
 
 from generation.engine import ModelRefused, load_engine, memory, parse_models
+from generation.engine.kv_cache import SlotCache
 from generation.engine.runner import PackedRunner
 from tests.engine import tiny
+from tests.site import resident_bytes
 
 CPU = torch.device("cpu")
 
@@ -107,3 +110,14 @@ def test_it_heeds_the_limits_of_control_groups(tmp_path: Path) -> None:
     own.write_text("8:pids:/\n4:memory:/c\n")
     assert list(memory._cgroup_limits(tmp_path / "v1", own)) == [350]
     assert list(memory._cgroup_limits(tmp_path / "v1", tmp_path / "none")) == []
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_slots_take_memory_only_as_they_are_written(dtype: torch.dtype) -> None:
+    cache = SlotCache(4, 500_000)
+    before = resident_bytes(os.getpid())
+    keys = torch.ones(1, 1, 64, dtype=dtype)
+    block, _ = cache.write(0, torch.tensor([1]), torch.tensor([7]), keys, keys)
+    assert block.shape == (4, 1, 500_000, 64) and block.nbytes > 200e6
+    assert block.sum() == 64
+    assert resident_bytes(os.getpid()) - before < block.nbytes / 4
