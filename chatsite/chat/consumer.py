@@ -126,6 +126,7 @@ class ChatConsumer(JobConsumer):
         return {
             "conversation": str(part.message.conversation_id),
             "message": str(question.pk) if question else None,
+            "parent": str(question.parent_id) if question and question.parent_id else None,
             "reply": str(part.message_id),
             "client_id": str(job.client_id) if job.client_id else None,
             "text": question.text if question else "",

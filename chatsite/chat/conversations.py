@@ -109,14 +109,17 @@ def _submit(user: Any, asked: Asked, begin: Any, like: Any = lambda: None) -> Jo
             if ReplyJob.objects.filter(job=job).exists():
                 raise _AlreadyAsked
             ReplyJob.objects.create(message=reply, job=job)
-            Conversation.objects.filter(pk=reply.conversation_id).update(updated_at=timezone.now())
+            Conversation.objects.filter(pk=reply.conversation_id).update(updated_at=timezone.now(), shown_leaf=reply.pk)
     except _AlreadyAsked:
         return Job.objects.get(user=user, client_id=asked.client_id)
     return job
 
 
 def history(conversation: Conversation, leaf: Message | None) -> list[dict[str, str]]:
-    """The turns down to `leaf`. A reply that is unfinished or empty is left out, with its prompt."""
+    """The turns down to `leaf`, from where the context was last cleared.
+
+    A reply that is unfinished or empty is left out, with its prompt.
+    """
     if leaf is None:
         return []
     messages: list[dict[str, str]] = []
@@ -131,6 +134,8 @@ def history(conversation: Conversation, leaf: Message | None) -> list[dict[str, 
                 messages.append({"role": "user", "content": question.text})
                 messages.append({"role": "assistant", "content": text})
             question = None
+        if message.context_cleared:
+            messages, question = [], None
     return messages
 
 

@@ -1,16 +1,17 @@
 """What the page is made of before any script runs: the thread's entries and the list of conversations."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from itertools import groupby
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.utils import timezone
 
+from chatsite.chat.branches import Tree
 from chatsite.chat.markdown import render
-from chatsite.chat.models import Conversation, Message
-from chatsite.chat.threads import reply_text, thread
+from chatsite.chat.models import Conversation, Feedback, Message
+from chatsite.chat.threads import messages_of, reply_text
 from generation import overview
 from generation.models import Job
 
@@ -19,7 +20,7 @@ SIDEBAR_LENGTH = 50
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A prompt, or a reply with the state of its last job."""
+    """A prompt, or a reply with the state of its last job. `number` of `count` versions, from 1."""
 
     id: str
     is_prompt: bool
@@ -29,6 +30,10 @@ class Entry:
     state: str = ""
     outcome: str = ""
     can_continue: bool = False
+    number: int = 1
+    count: int = 1
+    context_cleared: bool = False
+    feedback: Feedback | None = None
 
     @property
     def is_unfinished(self) -> bool:
@@ -44,8 +49,23 @@ class Group:
 
 
 def entries(conversation: Conversation) -> list[Entry]:
-    """The newest branch of a conversation."""
-    return [_entry(message) for message in thread(conversation)]
+    """The branch of a conversation that is shown."""
+    tree = Tree(conversation)
+    branch = tree.branch(tree.shown_leaf())
+    feedback = {
+        each.message_id: each
+        for each in Feedback.objects.filter(message__conversation=conversation, user_id=conversation.user_id)
+    }
+    return [
+        replace(
+            _entry(message),
+            number=tree.siblings(message.pk).index(message.pk) + 1,
+            count=len(tree.siblings(message.pk)),
+            context_cleared=message.context_cleared,
+            feedback=feedback.get(message.pk),
+        )
+        for message in messages_of(conversation, branch)
+    ]
 
 
 def _entry(message: Message) -> Entry:

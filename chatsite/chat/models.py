@@ -9,6 +9,8 @@ import uuid
 from django.conf import settings
 from django.db import models
 
+MAX_WORD_LENGTH = 500
+
 
 class Conversation(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -16,6 +18,9 @@ class Conversation(models.Model):
     title = models.CharField(max_length=200, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now_add=True, help_text="last prompt")
+    shown_leaf = models.UUIDField(
+        null=True, editable=False, help_text="the end of the branch that was shown or asked last; else the newest"
+    )
 
     class Meta:
         indexes = [models.Index(fields=["user", "-updated_at"], name="conversation_newest")]
@@ -38,6 +43,9 @@ class Message(models.Model):
     role = models.CharField(max_length=10, choices=Role.choices)
     text = models.TextField(blank=True, help_text="a person's words; empty for a reply, whose jobs hold them")
     created_at = models.DateTimeField(auto_now_add=True)
+    context_cleared = models.BooleanField(
+        default=False, db_default=False, help_text="prompts below it carry neither this message nor what stands above"
+    )
 
     class Meta:
         ordering = ["created_at", "id"]
@@ -57,3 +65,25 @@ class ReplyJob(models.Model):
 
     def __str__(self) -> str:
         return f"{self.message_id} ← {self.job_id}"
+
+
+class Feedback(models.Model):
+    """What one person thinks of a reply."""
+
+    class Verdict(models.TextChoices):
+        UP = "up", "up"
+        DOWN = "down", "down"
+
+    message = models.ForeignKey(Message, models.CASCADE, related_name="feedback", db_index=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="feedback")
+    verdict = models.CharField(max_length=4, choices=Verdict.choices)
+    word = models.CharField(max_length=MAX_WORD_LENGTH, blank=True, help_text="why, if the person said so")
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        verbose_name_plural = "feedback"
+        constraints = [models.UniqueConstraint(fields=["message", "user"], name="feedback_once_per_person")]
+        indexes = [models.Index(fields=["-updated_at"], name="feedback_newest")]
+
+    def __str__(self) -> str:
+        return f"{self.verdict}: {self.word}" if self.word else self.verdict

@@ -1,25 +1,26 @@
 """Reading conversations: one branch as a list, a reply's text, a title. Writes nothing."""
 
+from uuid import UUID
+
 from django.db.models import Prefetch
 
+from chatsite.chat.branches import Tree
 from chatsite.chat.models import Conversation, Message, ReplyJob
 
 TITLE_LENGTH = 60
 
 
 def thread(conversation: Conversation, leaf: Message | None = None) -> list[Message]:
-    """The messages from the root to `leaf`, else to the newest message; three queries, parts and jobs included."""
+    """The messages from the root to `leaf`, else of the branch that is shown; three queries, jobs included."""
+    tree = Tree(conversation)
+    return messages_of(conversation, tree.branch(tree.shown_leaf() if leaf is None else leaf.pk))
+
+
+def messages_of(conversation: Conversation, branch: list[UUID]) -> list[Message]:
+    """The messages with these ids, in this order, with their parts and jobs."""
     parts = ReplyJob.objects.select_related("job").defer("job__messages", "job__error_traceback")
-    messages = list(conversation.messages.prefetch_related(Prefetch("parts", queryset=parts)))
-    if not messages:
-        return []
-    by_id = {message.pk: message for message in messages}
-    message = messages[-1] if leaf is None else by_id.get(leaf.pk)
-    branch = []
-    while message is not None:
-        branch.append(message)
-        message = by_id.get(message.parent_id) if message.parent_id else None
-    return branch[::-1]
+    found = conversation.messages.prefetch_related(Prefetch("parts", queryset=parts)).in_bulk(branch)
+    return [found[message] for message in branch if message in found]
 
 
 def reply_text(message: Message) -> str:

@@ -194,7 +194,7 @@ def test_it_runs_nothing_and_asks_no_foreign_server_for_what_was_written(visit: 
     expect_state(page, "finished")
     for _ in ("live", "after a reload"):
         expect(page.locator("article.prompt")).to_have_text(attack)
-        expect(page.locator("#thread :is(img, svg, script, a[href^=javascript])")).to_have_count(0)
+        expect(page.locator("#thread :is(.text, .blocks) :is(img, svg, script, a[href^=javascript])")).to_have_count(0)
         assert "owned" not in page.title()
         page.reload()
     assert not foreign

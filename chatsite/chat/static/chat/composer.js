@@ -46,11 +46,14 @@ export class Composer {
     // The same text sent again, after a reload too, keeps its id and can't become a second job.
     const id = draft.text === text && draft.id ? draft.id : newId();
     this.#store({ text, id });
-    const model = this.#model.hidden ? undefined : this.#model.value;
-    this.unanswered = { type: "prompt", id, text, model };
+    this.unanswered = { type: "prompt", id, text, model: this.model };
     this.complain("");
     this.#update();
     this.#submit(this.unanswered);
+  }
+
+  get model() {
+    return this.#model.hidden ? undefined : this.#model.value;
   }
 
   write(text) {

@@ -11,6 +11,17 @@ export function startCopying(container, say) {
   });
 }
 
+// What is still on its way: the browser must be told at once, while the click counts as the person's wish.
+export async function copyLater(promise) {
+  const blob = promise.then((text) => new Blob([text], { type: "text/plain" }));
+  blob.catch(() => {}); // whoever waits below hears of it
+  try {
+    await navigator.clipboard.write([new ClipboardItem({ "text/plain": blob })]);
+  } catch {
+    await copy(await promise);
+  }
+}
+
 async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);

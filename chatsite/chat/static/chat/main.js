@@ -6,6 +6,7 @@ import { startCopying } from "./copy.js";
 import { addConversation, startSidebar } from "./sidebar.js";
 import { Socket } from "./socket.js";
 import { Thread } from "./thread.js";
+import { startTurning } from "./turns.js";
 import { titleFrom } from "./words.js";
 
 const [SIGNED_OUT, TOO_LARGE, TOO_MANY, TRY_AGAIN_LATER] = [4401, 4413, 4429, 4503]; // close codes
@@ -33,6 +34,8 @@ function address() {
 }
 
 function ask(frame) {
+  // A prompt goes on from what is shown here, whichever branch that is.
+  if (frame.type === "prompt" && thread.last) frame = { parent: thread.last, ...frame };
   mine.add(frame.id);
   thread.toEnd();
   asked.ask(frame);
@@ -43,6 +46,12 @@ function ask(frame) {
 function follow(reply) {
   socket.send({ type: "follow", job: reply.job, after: reply.seq, origin: reply.origin });
   if (reply.stopping) socket.send({ type: "cancel", job: reply.job });
+}
+
+// What the server's page shows, or what it answers to a change of it.
+async function show(...how) {
+  for (const reply of await thread.show(...(how.length ? how : [`/c/${conversation}/`]))) follow(reply);
+  showStop();
 }
 
 const onFrame = {
@@ -63,22 +72,27 @@ const onFrame = {
     greeted = true;
     for (const reply of thread.unfinished()) follow(reply);
     const missing = (frame.active ?? []).filter(({ job }) => !thread.ofJob(job));
-    if (conversation && (again || missing.length)) await thread.catchUp(`/c/${conversation}/`).catch(() => {});
+    if (conversation && (again || missing.length)) await show().catch(() => {});
     for (const active of missing) {
-      if (!thread.has(active.reply) && !thread.has(active.message)) continue; // of another branch
-      const reply = thread.reply(active);
+      const reply = thread.shown(active.reply);
+      if (!reply || reply.job === active.job) continue; // of a branch that isn't shown, or followed already
       reply.begin(active.job, active.state);
       follow(reply);
     }
     showStop();
   },
 
-  queued(frame) {
+  async queued(frame) {
     if (!conversation && mine.has(frame.client_id)) adopt(frame);
     asked.answered(frame.client_id);
     composer.accepted(frame.client_id);
     if (frame.conversation !== conversation) return;
     const reply = thread.reply(frame);
+    if (!reply) {
+      // Asked elsewhere, on a branch that isn't shown here: this page follows it there, as a reload would.
+      await show().catch(() => {});
+      return;
+    }
     reply.begin(frame.job);
     reply.queued(frame, workers);
     showStop();
@@ -180,7 +194,7 @@ function showStop() {
 }
 
 function enableButtons() {
-  for (const button of document.querySelectorAll(".meta button:disabled")) button.disabled = false;
+  for (const button of document.querySelectorAll(".meta button:disabled, .edit button:disabled")) button.disabled = false;
 }
 
 stopButton.addEventListener("click", () => {
@@ -205,5 +219,6 @@ for (const example of document.querySelectorAll("button.example")) {
   example.addEventListener("click", () => composer.write(example.dataset.text));
 }
 
+startTurning({ thread, composer, ask, say, show, conversation: () => conversation });
 startSidebar();
 startCopying(document.querySelector("#thread"), say);

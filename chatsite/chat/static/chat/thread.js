@@ -1,5 +1,6 @@
 // The conversation on the page: prompts and replies in order, followed to its end unless the reader scrolls up.
 import { newReply, Reply } from "./reply.js";
+import { dress } from "./tools.js";
 import { trusted } from "./trusted.js";
 
 const NEAR = 40; // pixels from the end that still count as the end
@@ -9,11 +10,12 @@ export class Thread {
   #thread = document.querySelector("#thread");
   #jump = document.querySelector("#jump");
   #replies = new Map(); // message → Reply
+  #shows = 0; // how often other versions were asked for: only the last answer counts
   #sticks = true;
   #seen = { top: 0, height: 0, width: 0 }; // where the scroller stood, to tell a reader's scrolling from a new layout
 
   constructor() {
-    for (const article of this.#thread.querySelectorAll("article.reply")) this.#adopt(article);
+    for (const article of this.#thread.children) this.#adopt(article);
     this.#scroller.addEventListener("scroll", () => this.#scrolled(), { passive: true });
     this.#scroller.addEventListener("wheel", (event) => event.deltaY < 0 && this.#follow(false), { passive: true });
     this.#jump.addEventListener("click", () => this.toEnd());
@@ -23,6 +25,8 @@ export class Thread {
   }
 
   #adopt(article) {
+    dress(article);
+    if (!article.matches(".reply")) return null;
     const reply = new Reply(article, () => this.#keepEnd());
     this.#replies.set(article.dataset.message, reply);
     return reply;
@@ -36,51 +40,111 @@ export class Thread {
     return [...this.#replies.values()].find((reply) => reply.job === job);
   }
 
-  // The reply that a `queued` frame or an entry of `hello.active` is about, added with its prompt if it is new.
-  reply({ message, reply, text }) {
+  // The last message shown; prompts go on from it.
+  get last() {
+    return this.#thread.lastElementChild?.dataset.message;
+  }
+
+  parentOf(article) {
+    return article.previousElementSibling?.dataset.message ?? null;
+  }
+
+  shown(reply) {
+    return this.#replies.get(reply);
+  }
+
+  // The reply that a `queued` frame is about, added with its prompt if it is new; null if its branch isn't shown.
+  reply({ message, reply, text, parent }) {
     const known = this.#replies.get(reply);
     if (known) return known;
-    document.querySelector("#empty")?.remove();
     const prompt = this.#find(message);
-    if (prompt) this.#removeAfter(prompt);
-    else if (typeof text === "string") this.#thread.append(newPrompt(message, text));
-    const article = newReply(reply);
-    this.#thread.append(article);
-    return this.#adopt(article);
-  }
-
-  has(message) {
-    return Boolean(this.#find(message));
-  }
-
-  // Another reply to the same prompt takes the place of the one shown.
-  #removeAfter(prompt) {
-    while (prompt.nextElementSibling) {
-      this.#replies.delete(prompt.nextElementSibling.dataset.message);
-      prompt.nextElementSibling.remove();
+    const above = parent ? this.#find(parent) : null;
+    if (!prompt && parent && !above) return null;
+    document.querySelector("#empty")?.remove();
+    if (!prompt) {
+      // Without `parent`, which servers of before didn't name, it goes on from the last one.
+      const old = parent === undefined ? null : above ? above.nextElementSibling : this.#thread.firstElementChild;
+      this.#replace(old, newPrompt(message, text ?? ""));
     }
+    const article = newReply(reply);
+    this.#replace(prompt?.nextElementSibling, article);
+    return this.#replies.get(reply);
+  }
+
+  // The newest version takes the place of the one shown, and of what stands below that.
+  #replace(old, article) {
+    article.dataset.number = article.dataset.count = old ? Number(old.dataset.count) + 1 : 1;
+    while (old) {
+      const next = old.nextElementSibling;
+      this.#remove(old);
+      old = next;
+    }
+    this.#thread.append(article);
+    this.#adopt(article);
+  }
+
+  #remove(article) {
+    this.#replies.delete(article.dataset.message);
+    article.remove();
   }
 
   #find(message) {
     return [...this.#thread.children].find((article) => article.dataset.message === message);
   }
 
-  // What was said elsewhere while this page was away: the server's page knows it, nothing shown is touched.
-  async catchUp(address) {
-    const response = await fetch(address, { redirect: "error" });
-    if (!response.ok) return;
+  // Shows the branch that the server's page shows. What stands here already stays as it is; the unfinished replies
+  // that are new here are returned, to be followed. `reader` keeps the place on the screen of what was read.
+  async show(address, options = {}, reader = null) {
+    const number = ++this.#shows;
+    const before = this.#messages();
+    const response = await fetch(address, { redirect: "error", ...options });
+    if (!response.ok) throw new Error(await reason(response));
     const page = new DOMParser().parseFromString(trusted(await response.text()), "text/html");
-    let previous = null;
-    for (const article of page.querySelectorAll("#thread > article")) {
-      let shown = this.#find(article.dataset.message);
-      if (!shown) {
-        shown = document.importNode(article, true);
-        if (previous) previous.after(shown);
-        else this.#thread.prepend(shown);
-        if (shown.matches(".reply")) this.#adopt(shown);
-      }
-      previous = shown;
+    if (number !== this.#shows) return [];
+    // Something was asked meanwhile, of which that page knows nothing.
+    if (this.#messages().some((message) => !before.includes(message))) return this.show(location.pathname, {}, reader);
+    const place = reader && [...this.#thread.children].indexOf(reader);
+    const top = reader?.getBoundingClientRect().top;
+    if (reader) this.#follow(false);
+    const added = this.#take([...page.querySelectorAll("#thread > article")]);
+    if (reader) {
+      const now = reader.isConnected ? reader : this.#thread.children[place];
+      if (now) this.#scroller.scrollTop += now.getBoundingClientRect().top - top;
     }
+    this.#keepEnd();
+    return added;
+  }
+
+  #messages() {
+    return [...this.#thread.children].map((article) => article.dataset.message);
+  }
+
+  #take(articles) {
+    const wanted = articles.map((article) => article.dataset.message);
+    for (const shown of [...this.#thread.children]) if (!wanted.includes(shown.dataset.message)) this.#remove(shown);
+    if (articles.length) document.querySelector("#empty")?.remove();
+    const added = [];
+    let next = this.#thread.firstElementChild;
+    for (const article of articles) {
+      const { message } = article.dataset;
+      const isOld = next && next.dataset.message !== message ? null : next;
+      next = isOld ? next.nextElementSibling : next;
+      if (isOld && !this.#isOutdated(isOld, article)) {
+        dress(isOld, article.dataset);
+        continue;
+      }
+      if (isOld) this.#remove(isOld);
+      const taken = document.importNode(article, true);
+      this.#thread.insertBefore(taken, next);
+      const reply = this.#adopt(taken);
+      if (reply?.isUnfinished) added.push(reply);
+    }
+    return added;
+  }
+
+  // Its end is here, and another job went on with it since. One that grows here is followed to its end.
+  #isOutdated(shown, article) {
+    return !this.#replies.get(shown.dataset.message)?.isUnfinished && shown.dataset.job !== article.dataset.job;
   }
 
   toEnd() {
@@ -133,4 +197,10 @@ function newPrompt(message, text) {
   words.textContent = text;
   article.append(words);
   return article;
+}
+
+// What the server says, or nothing but its status.
+export async function reason(response) {
+  const isPlain = response.headers.get("content-type")?.startsWith("text/plain");
+  return isPlain ? response.text() : `That could not be done (${response.status}). Reload the page and try again.`;
 }
