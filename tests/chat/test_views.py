@@ -165,9 +165,9 @@ def test_it_reads_a_page_with_the_same_number_of_queries_however_long_it_is(
         _, leaf = ask(long, leaf)
     for _ in range(8):
         begin()
-    # Session, person, conversation, messages, parts with their jobs, sidebar.
+    # Session, person, conversation, messages, parts with their jobs, pinned conversations, the others.
     for conversation in (short, long):
-        with django_assert_num_queries(6):
+        with django_assert_num_queries(7):
             client.get(conversation.get_absolute_url())
 
 
