@@ -29,9 +29,10 @@ QUESTION_LENGTH, ANSWER_LENGTH = 1500, 500
 PARAMS = {"max_new_tokens": 12, "temperature": 0.2}
 
 _THOUGHTS = re.compile(r"<think>.*?(</think>|\Z)", re.DOTALL | re.IGNORECASE)
-_LABEL = re.compile(r"title\s*:\s*", re.IGNORECASE)
+_LABEL = re.compile(r"\Atitle\s*:\s*", re.IGNORECASE)
 # Of Markdown and of quotations, in the languages that have their own.
-_AROUND = " \t#*_`~>|\"'“”„‚‘’«»‹›「」『』《》-–—•.:;,"
+_AROUND = " \t#*_`~>|\"'“”„‚‘’«»‹›「」『』《》-–—•.…:;,"
+_EMPHASIS = re.compile(r"(\*\*|__|~~|\*|`)(?=\S)(.+?)(?<=\S)\1")
 
 
 def clean(written: str, *, is_cut: bool = False) -> str:
@@ -44,8 +45,9 @@ def clean(written: str, *, is_cut: bool = False) -> str:
     number, line = next(((number, line) for number, line in enumerate(lines) if line.strip(_AROUND)), (0, ""))
     if is_cut and number == len(lines) - 1 and " " in line:
         line = line.rpartition(" ")[0]
-    line = _LABEL.sub("", line.strip(_AROUND), count=1) if _LABEL.match(line.strip(_AROUND)) else line
-    line = re.sub(r"[*_`]{1,3}(\S(?:.*?\S)?)[*_`]{1,3}", r"\1", line).strip(_AROUND)
+    for _ in range(3):  # one in another
+        line = _EMPHASIS.sub(r"\2", line)
+    line = _LABEL.sub("", line.strip(_AROUND)).strip(_AROUND)
     if len(line) > TITLE_LENGTH:
         line = (line[:TITLE_LENGTH].rpartition(" ")[0] or line[:TITLE_LENGTH]).rstrip(_AROUND)
     return line if admission.is_visible(line) else ""

@@ -1,4 +1,4 @@
-// What the list offers for each conversation: a menu to rename, pin, export and delete it, and import for them all.
+// A menu for each conversation in the list: rename, pin, save as a file, delete; and taking a file in.
 import { toast } from "./toast.js";
 
 const UNDO = 10_000;
