@@ -27,7 +27,8 @@ FORMAT = "tokenline-conversations"
 VERSION = 1
 MAX_BYTES = 20_000_000
 MAX_CONVERSATIONS = 10_000
-MAX_MESSAGES = 50_000
+MAX_MESSAGES = 20_000
+"""SQLite lets nobody else write while they are written, which takes seconds."""
 MAX_TEXT_CHARS = 1_000_000
 BATCH = 500
 

@@ -34,6 +34,8 @@ class Term:
 
 
 def fold(text: str) -> str:
+    if text.isascii():
+        return text.lower()
     plain = unicodedata.normalize("NFKD", text.casefold())
     return unicodedata.normalize("NFKC", "".join(char for char in plain if unicodedata.category(char) != "Mn"))
 
@@ -50,7 +52,7 @@ def terms(asked: str) -> list[Term]:
 
 
 def _split(run: str) -> list[str]:
-    return _ALONE.sub(r" \g<0> ", run).split()
+    return [run] if run.isascii() else _ALONE.sub(r" \g<0> ", run).split()
 
 
 @dataclass(frozen=True, slots=True)
