@@ -13,7 +13,7 @@ from typing import Any
 from generation import availability, conf, line_size, quotas
 from generation.engine.params import ParamsError, SamplingParams
 from generation.engine.spec import ModelSpec
-from generation.models import Job, Queue
+from generation.models import Job, Priority, Queue
 
 ROLES = ("system", "user", "assistant")
 
@@ -95,11 +95,15 @@ def check_quota(user: Any, now: datetime) -> None:
         raise Refused("quota_exceeded", message)
 
 
-def check_limits(queue: Queue, user_id: Any, now: datetime) -> None:
-    """The caps on the line and on each person. Needs the queue's lock and the person's, so that they are exact."""
+def check_limits(queue: Queue, user_id: Any, now: datetime, priority: Priority = Priority.NORMAL) -> None:
+    """The caps on the line and on each person. Needs the queue's lock and the person's, so that they are exact.
+
+    Work of a lower priority, which a site adds by itself, takes nothing of what a person may ask.
+    """
     unfinished = [Job.State.QUEUED, Job.State.RUNNING]
     # All queues are named, so that the index finds these among all the jobs that the person ever had.
-    own = Job.objects.filter(user_id=user_id, queue__in=Queue.objects.values("pk"), state__in=unfinished).count()
+    mine = Job.objects.filter(user_id=user_id, priority__gte=priority)
+    own = mine.filter(queue__in=Queue.objects.values("pk"), state__in=unfinished).count()
     if own >= (limit := conf.max_jobs_per_user()):
         raise Refused(
             "too_many_jobs",
@@ -107,7 +111,7 @@ def check_limits(queue: Queue, user_id: Any, now: datetime) -> None:
             "The next one when one of them ends.",
         )
     minute = now - timedelta(minutes=1)
-    recent = Job.objects.filter(user_id=user_id, created_at__gt=minute).order_by("-created_at")
+    recent = mine.filter(created_at__gt=minute).order_by("-created_at")
     instants = list(recent.values_list("created_at", flat=True)[: conf.messages_per_minute()])
     if len(instants) >= conf.messages_per_minute():
         wait = max(1, math.ceil((instants[-1] - minute).total_seconds()))

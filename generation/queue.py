@@ -80,7 +80,7 @@ def submit(
             if client_id is not None and (known := _known(user, client_id)):
                 return known
             ledger.lock(user.pk)
-            admission.check_limits(queue, user.pk, now)
+            admission.check_limits(queue, user.pk, now, priority)
             arrival, order_key = line.place_new(queue, user.pk, priority)
             job = Job.objects.create(
                 user=user,

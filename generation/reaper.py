@@ -6,7 +6,7 @@ from datetime import timedelta
 import redis
 from django.db.models import Q
 
-from generation import conf, instants, process_identity, queue, watching
+from generation import conf, instants, process_identity, queue, signals, watching
 from generation.delivery import stream
 from generation.models import Job, Queue, Worker
 
@@ -45,8 +45,9 @@ def bring_back(job: Job) -> bool:
 
 
 def sweep() -> None:
-    """One round of both, for every queue; called each tick."""
+    """One round of both, for every queue, and of what the site adds; called each tick."""
     reap()
     watching.cancel_abandoned()
     for name in Queue.objects.values_list("name", flat=True):
         queue.expire(name)
+    signals.tick.send_robust(sender=None)

@@ -9,3 +9,6 @@ job_started = Signal()
 job_finished = Signal()
 job_failed = Signal()
 job_cancelled = Signal()
+
+tick = Signal()
+"""Sent by `reaper.sweep`: every few seconds by each worker and web process, for what a site sweeps away itself."""

@@ -1,12 +1,6 @@
-"""What the page is made of before any script runs: the thread's entries and the list of conversations."""
+"""What the thread is made of before any script runs: its entries."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
-from itertools import groupby
-
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
-from django.utils import timezone
 
 from chatsite.chat.branches import Tree
 from chatsite.chat.markdown import render
@@ -14,8 +8,6 @@ from chatsite.chat.models import Conversation, Feedback, Message
 from chatsite.chat.threads import messages_of, reply_text
 from generation import overview
 from generation.models import Job
-
-SIDEBAR_LENGTH = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +30,6 @@ class Entry:
     @property
     def is_unfinished(self) -> bool:
         return self.state in (Job.State.QUEUED, Job.State.RUNNING)
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Conversations of one stretch of time."""
-
-    name: str
-    conversations: list[Conversation]
 
 
 def entries(conversation: Conversation) -> list[Entry]:
@@ -107,19 +91,3 @@ def outcome(job: Job) -> str:
     if job.state == Job.State.EXPIRED:
         return f"waited too long: {job.error_message}" if job.error_message else "waited too long"
     return "stopped" if job.state == Job.State.CANCELLED else ""
-
-
-def sidebar(user: AbstractBaseUser | AnonymousUser) -> list[Group]:
-    """The person's newest conversations by day; one query."""
-    newest = Conversation.objects.filter(user=user.pk).order_by("-updated_at")[:SIDEBAR_LENGTH]
-    return _by_day(newest, timezone.localdate())
-
-
-def _by_day(conversations: Iterable[Conversation], today: date) -> list[Group]:
-    def name(conversation: Conversation) -> str:
-        day = timezone.localdate(conversation.updated_at)
-        if day >= today:
-            return "Today"
-        return "Yesterday" if day == today - timedelta(days=1) else "Earlier"
-
-    return [Group(key, list(group)) for key, group in groupby(conversations, name)]

@@ -8,6 +8,15 @@ import uuid
 
 from django.conf import settings
 from django.db import models
+from django.db.models import Q
+
+
+class Kept(models.Manager["Conversation"]):
+    """Those that nobody deleted; the others are gone for everybody, until they are restored or swept away."""
+
+    def get_queryset(self) -> models.QuerySet["Conversation"]:
+        return super().get_queryset().filter(deleted_at=None)
+
 
 MAX_WORD_LENGTH = 500
 
@@ -21,9 +30,29 @@ class Conversation(models.Model):
     shown_leaf = models.UUIDField(
         null=True, editable=False, help_text="the end of the branch that was shown or asked last; else the newest"
     )
+    title_edited = models.BooleanField(default=False, db_default=False, help_text="by a person; no model changes it")
+    pinned_at = models.DateTimeField(null=True, blank=True)
+    deleted_at = models.DateTimeField(null=True, blank=True, help_text="soon swept away, unless it is restored")
+
+    objects = Kept()
+    with_deleted: models.Manager["Conversation"] = models.Manager()
 
     class Meta:
-        indexes = [models.Index(fields=["user", "-updated_at"], name="conversation_newest")]
+        indexes = [
+            models.Index(fields=["user", "-updated_at"], name="conversation_newest"),
+            # A page of the list begins where the one before it ended.
+            models.Index(
+                fields=["user", "-updated_at", "-id"],
+                name="conversation_list",
+                condition=Q(deleted_at__isnull=True, pinned_at__isnull=True),
+            ),
+            models.Index(
+                fields=["user", "-pinned_at"],
+                name="conversation_pinned",
+                condition=Q(deleted_at__isnull=True, pinned_at__isnull=False),
+            ),
+            models.Index(fields=["deleted_at"], name="conversation_deleted", condition=Q(deleted_at__isnull=False)),
+        ]
 
     def __str__(self) -> str:
         return self.title or str(self.id)
@@ -87,3 +116,36 @@ class Feedback(models.Model):
 
     def __str__(self) -> str:
         return f"{self.verdict}: {self.word}" if self.word else self.verdict
+
+
+class TitleJob(models.Model):
+    """The job that writes a conversation's title; asked for once."""
+
+    conversation = models.OneToOneField(Conversation, models.CASCADE, related_name="title_job")
+    job = models.OneToOneField("generation.Job", models.CASCADE, related_name="title_of")
+
+    def __str__(self) -> str:
+        return f"title of {self.conversation_id} ← {self.job_id}"
+
+
+class Passage(models.Model):
+    """What search finds: a title (neither message nor part), a message's own text, or what one job wrote of a reply.
+
+    `words` are normalised (`search.py`), and both databases index them with means of their own.
+    """
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
+    conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="passages")
+    message = models.OneToOneField(Message, models.CASCADE, null=True, related_name="passage")
+    part = models.OneToOneField(ReplyJob, models.CASCADE, null=True, related_name="passage")
+    words = models.TextField(blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["conversation"], name="passage_of_a_title", condition=Q(message=None, part=None)
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.words[:60]

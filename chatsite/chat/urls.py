@@ -2,14 +2,23 @@
 
 from django.urls import path
 
-from chatsite.chat import turning, views
+from chatsite.chat import keeping_views, turning, views
 
 urlpatterns = [
     path("", views.new_conversation, name="new-conversation"),
     path("favicon.ico", views.icon),
+    path("search/", views.find, name="search"),
     path("c/<uuid:conversation_id>/", views.conversation, name="conversation"),
     path("c/<uuid:conversation_id>/<uuid:message_id>/step/", turning.step),
     path("c/<uuid:conversation_id>/<uuid:message_id>/context/", turning.clear_context),
     path("c/<uuid:conversation_id>/<uuid:message_id>/feedback/", turning.judge),
     path("c/<uuid:conversation_id>/<uuid:message_id>/markdown/", turning.markdown),
+    path("c/<uuid:conversation_id>/rename/", keeping_views.rename, name="rename"),
+    path("c/<uuid:conversation_id>/pin/", keeping_views.pin, name="pin"),
+    path("c/<uuid:conversation_id>/delete/", keeping_views.delete, name="delete"),
+    path("c/<uuid:conversation_id>/restore/", keeping_views.restore, name="restore"),
+    path("c/<uuid:conversation_id>/export/<kind>/", keeping_views.export, name="export"),
+    path("conversations/", views.conversations, name="conversations"),
+    path("conversations/export/<kind>/", keeping_views.export_all, name="export-all"),
+    path("conversations/import/", keeping_views.take_in, name="import"),
 ]

@@ -1,20 +1,24 @@
-"""The chat's two pages: a new conversation, and one that has begun. Everything live comes over the socket."""
+"""The chat's pages: a new conversation, one that has begun, and the search. Everything live comes over the socket."""
 
 import sys
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
 from django.db import InterfaceError, OperationalError
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
 from django.templatetags.static import static
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from chatsite.chat.history import Entry, entries, sidebar
+from chatsite.chat.history import Entry, entries
 from chatsite.chat.models import Conversation
+from chatsite.chat.search import search
+from chatsite.chat.sidebar import BadMark, sidebar
+from chatsite.chat.words import MAX_ASKED_CHARS
 
+MAX_SEARCH_PAGES = 50
 EXAMPLES = [
     ("Explain something", "Explain how a rainbow forms, in three short paragraphs."),
     ("Write some code", "Write a Python function that finds the longest word in a text, with an example."),
@@ -40,6 +44,38 @@ def conversation(request: HttpRequest, conversation_id: UUID) -> HttpResponse:
     return _page(request, found, entries(found))
 
 
+@never_cache
+@login_required
+@require_safe
+def conversations(request: HttpRequest) -> HttpResponse:
+    """A page of the list at the side, without a page around it; `after` is what the page before it ended with."""
+    try:
+        listed = sidebar(request.user.pk, request.GET.get("after", ""))
+    except BadMark:
+        return HttpResponseBadRequest("There is no such page.")
+    return render(request, "chat/conversations.html", {"listed": listed})
+
+
+@never_cache
+@login_required
+@require_safe
+def find(request: HttpRequest) -> HttpResponse:
+    """What the person's own conversations say about the words asked for."""
+    asked = request.GET.get("q", "")[:MAX_ASKED_CHARS].replace("\0", "").strip()
+    number = request.GET.get("page", "1")
+    page = min(max(1, int(number)), MAX_SEARCH_PAGES) if number.isdecimal() and len(number) < 4 else 1
+    results, has_more = search(request.user.pk, asked, page)
+    context = {
+        "asked": asked,
+        "results": results,
+        "page": page,
+        "previous": page - 1,
+        "next": page + 1 if has_more and page < MAX_SEARCH_PAGES else None,
+        "listed": sidebar(request.user.pk),
+    }
+    return render(request, "chat/search.html", context)
+
+
 def icon(request: HttpRequest) -> HttpResponse:
     """For pages that name no icon, such as the admin's: browsers ask here for one."""
     return redirect(static("chat/icon.svg"))
@@ -56,7 +92,7 @@ def _page(request: HttpRequest, found: Conversation | None, history: list[Entry]
     context = {
         "conversation": found,
         "entries": history,
-        "groups": sidebar(request.user),
+        "listed": sidebar(request.user.pk),
         "examples": EXAMPLES,
     }
     return render(request, "chat/page.html", context)

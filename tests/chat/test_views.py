@@ -165,9 +165,9 @@ def test_it_reads_a_page_with_the_same_number_of_queries_however_long_it_is(
         _, leaf = ask(long, leaf)
     for _ in range(8):
         begin()
-    # Session, person, conversation, tree, feedback, messages, parts with their jobs, sidebar.
+    # Session, person, conversation, tree, feedback, messages, parts with their jobs, pinned conversations, the others.
     for conversation in (short, long):
-        with django_assert_num_queries(8):
+        with django_assert_num_queries(9):
             client.get(conversation.get_absolute_url())
 
 
