@@ -138,7 +138,7 @@ def test_it_copies_a_block_of_code(site: Site, sign_in: SignIn) -> None:
     person = sign_in(site)
     person.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=site.url)
     page = open_stored(site, person, DOCUMENT)
-    page.get_by_role("button", name="Copy").click()
+    page.get_by_role("button", name="Copy", exact=True).click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied == "def bend(angle: float) -> float:\n    return angle * 0.75  # <b>roughly</b>\n"
