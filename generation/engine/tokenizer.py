@@ -3,6 +3,7 @@
 import codecs
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -87,7 +88,7 @@ class _PieceStream:
         return text
 
 
-class _TokenBytes:
+class _TokenBytes(ABC):
     """The bytes that each id stands for."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -103,8 +104,8 @@ class _TokenBytes:
             raw = self._known[token_id, at_start] = b"" if token is None else self._of(token, token_id, at_start)
         return raw
 
-    def _of(self, token: str, token_id: int, at_start: bool) -> bytes:
-        raise NotImplementedError
+    @abstractmethod
+    def _of(self, token: str, token_id: int, at_start: bool) -> bytes: ...
 
 
 class _ByteLevel(_TokenBytes):
