@@ -94,6 +94,8 @@ def test_it_hands_a_running_job_on_when_it_is_told_to_stop(start: Start) -> None
     assert first.end(signal.SIGTERM) == 0
     job.refresh_from_db()
     assert (job.state, job.worker, job.attempt, job.prompt_tokens) == (State.QUEUED, None, 0, 5)
+    assert num_written(job) == len(job.text.split())
+    assert stream.sync_client().hgetall(stream.owner_key(job.pk)) == {b"epoch": b"1", b"origin": b"1"}
     assert len(job.text.split()) >= 5 and repeated("one two three four five", 40).startswith(job.text)
     assert Worker.objects.get().stopped_at is not None
     start("second", 1)
@@ -146,16 +148,21 @@ def test_it_stops_a_running_job_and_keeps_what_was_said(start: Start) -> None:
 def test_it_starts_nothing_more_while_it_drains_and_asks_for_no_wakes(start: Start) -> None:
     worker = start("one", 2)
     row = Worker.objects.get()
+
+    def wait_for_ticks(number: int) -> None:
+        ticks = set()
+
+        def have_passed() -> bool:
+            row.refresh_from_db()
+            ticks.add(row.last_seen_at)
+            return len(ticks) > number
+
+        wait_until(have_passed)
+
     queue.drain(row)
+    wait_for_ticks(2)  # the tick that the drain came into still wakes
     job = ask()
-    ticks = []
-
-    def has_ticked() -> bool:
-        row.refresh_from_db()
-        ticks.append(row.last_seen_at)
-        return len(set(ticks)) > 5
-
-    wait_until(has_ticked)
+    wait_for_ticks(5)
     job.refresh_from_db()
     assert job.state == State.QUEUED
     assert worker.log.text.count("received") <= 1
