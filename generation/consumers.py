@@ -129,7 +129,7 @@ class JobConsumer(FollowingConsumer):
 
     async def tell_problems(self, problems: tuple[Problem, ...]) -> None:
         if self._is_greeted:
-            await self.send_frame(status_frame(problems))
+            await self.send_frame(status_frame(problems, self.language))
 
     async def _end(self, code: int) -> None:
         if not self._closed:
