@@ -123,7 +123,8 @@ class FollowingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             await self._readers[job.pk].restate()
             return
         if len(self._readers) >= MAX_FOLLOWED:
-            raise Refused("bad_frame", f"A socket follows at most {MAX_FOLLOWED} jobs.")
+            words = translation.gettext("A socket follows at most %(limit)s jobs.")
+            raise Refused("bad_frame", words % {"limit": MAX_FOLLOWED})
         await self._unfollow(job.pk)
         self._described[job.pk] = await in_database(self.describe, job)
 
