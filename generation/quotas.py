@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.models import Q
 from django.utils.formats import date_format
-from django.utils.translation import gettext, pgettext
+from django.utils.translation import gettext, ngettext, pgettext
 
 from generation import ledger
 from generation.models import Quota
@@ -63,7 +63,8 @@ def _until(day: date, now: datetime) -> str:
     seconds = (datetime.combine(day, time(), UTC) - now).total_seconds()
     hours, minutes = divmod(max(1, math.ceil(seconds / 60)), 60)
     if hours >= 48:
-        return gettext("in %(days)s days") % {"days": hours // 24}
+        days = hours // 24
+        return ngettext("in %(days)s day", "in %(days)s days", days) % {"days": days}
     if hours:
         return gettext("in %(hours)s h %(minutes)s min") % {"hours": hours, "minutes": minutes}
     return gettext("in %(minutes)s min") % {"minutes": minutes}
