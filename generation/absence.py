@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from generation import availability, conf, instants, queue
+from generation import availability, conf, instants, queue, told
 from generation.delivery import stream
 
 logger = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ def _absent() -> dict[tuple[str, str], Callable[[], int]]:
 
 def _ending(queue_name: str, model: str, failure: availability.Failure | None) -> Callable[[], int]:
     def message_for(user: Any) -> str:
-        return failure.message_for(user) if failure else f"The model {model} is no longer offered here."
+        return failure.message_for(user) if failure else told.NOT_OFFERED % {"model": model}
 
     def end() -> int:
         age = timedelta(seconds=0 if failure else forgotten_seconds())

@@ -10,10 +10,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.utils.translation import gettext, ngettext
+
 from generation import availability, conf, line_size, quotas
 from generation.engine.params import ParamsError, SamplingParams
 from generation.engine.spec import ModelSpec
 from generation.models import Job, Priority, Queue
+from generation.told import told
 
 ROLES = ("system", "user", "assistant")
 
@@ -46,17 +49,17 @@ def is_visible(text: str) -> bool:
 def check_messages(messages: object) -> list[dict[str, str]]:
     """The messages as they are stored. The last is a person's, or a reply that is to be continued."""
     if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
-        raise Refused("empty_prompt", "There is no message to answer.")
+        raise Refused("empty_prompt", gettext("There is no message to answer."))
     checked = []
     for message in messages:
         if not isinstance(message, Mapping) or message.get("role") not in ROLES:
-            raise Refused("bad_frame", f"Each message needs a role: {', '.join(ROLES)}.")
+            raise Refused("bad_frame", gettext("Each message needs a role: %(roles)s.") % {"roles": ", ".join(ROLES)})
         if not isinstance(message.get("content"), str):
-            raise Refused("bad_frame", "Each message needs its content as text.")
+            raise Refused("bad_frame", gettext("Each message needs its content as text."))
         checked.append({"role": message["role"], "content": storable(message["content"])})
     asked = next((message["content"] for message in reversed(checked) if message["role"] == "user"), "")
     if checked[-1]["role"] == "system" or not is_visible(asked):
-        raise Refused("empty_prompt", "The message is empty.")
+        raise Refused("empty_prompt", gettext("The message is empty."))
     check_length(asked)
     return checked
 
@@ -64,7 +67,8 @@ def check_messages(messages: object) -> list[dict[str, str]]:
 def check_length(text: str) -> None:
     limit = conf.max_prompt_chars()
     if len(text) > limit:
-        raise Refused("prompt_too_long", f"The message has {len(text):,} characters; {limit:,} are allowed.")
+        words = gettext("The message has %(length)s characters; %(limit)s are allowed.")
+        raise Refused("prompt_too_long", words % {"length": f"{len(text):,}", "limit": f"{limit:,}"})
 
 
 def check_params(params: Mapping[str, object] | None, spec: ModelSpec) -> SamplingParams:
@@ -73,7 +77,7 @@ def check_params(params: Mapping[str, object] | None, spec: ModelSpec) -> Sampli
             params or {}, max_new_tokens=conf.max_new_tokens(), default_new_tokens=spec.default_new_tokens
         )
     except ParamsError as error:
-        raise Refused("bad_params", str(error)) from None
+        raise Refused("bad_params", told(str(error))) from None
     return replace(sampling, stop=tuple(map(storable, sampling.stop)))
 
 
@@ -82,10 +86,11 @@ def check_model(name: str | None, user: Any) -> ModelSpec:
     configured = conf.models()
     spec = configured.get(name or conf.default_model())
     if spec is None:
-        known = ", ".join(configured)
-        raise Refused("model_unavailable", f"There is no model {storable(str(name))[:100]!r}; there are: {known}.")
+        asked = repr(storable(str(name))[:100])
+        words = gettext("There is no model %(model)s; there are: %(known)s.")
+        raise Refused("model_unavailable", words % {"model": asked, "known": ", ".join(configured)})
     if failure := availability.failures(availability.witnesses(), spec.queue).get(spec.name):
-        raise Refused("model_unavailable", failure.message_for(user))
+        raise Refused("model_unavailable", told(failure.message_for(user)))
     return spec
 
 
@@ -105,21 +110,31 @@ def check_limits(queue: Queue, user_id: Any, now: datetime, priority: Priority =
     mine = Job.objects.filter(user_id=user_id, priority__gte=priority)
     own = mine.filter(queue__in=Queue.objects.values("pk"), state__in=unfinished).count()
     if own >= (limit := conf.max_jobs_per_user()):
-        raise Refused(
-            "too_many_jobs",
-            f"You have {own:,} prompts waiting or running; {limit:,} are allowed at once. "
+        words = ngettext(
+            "You have %(number)s prompt waiting or running; %(limit)s is allowed at once. The next one when it ends.",
+            "You have %(number)s prompts waiting or running; %(limit)s are allowed at once. "
             "The next one when one of them ends.",
+            own,
         )
+        raise Refused("too_many_jobs", words % {"number": f"{own:,}", "limit": f"{limit:,}"})
     minute = now - timedelta(minutes=1)
     recent = mine.filter(created_at__gt=minute).order_by("-created_at")
     instants = list(recent.values_list("created_at", flat=True)[: conf.messages_per_minute()])
     if len(instants) >= conf.messages_per_minute():
         wait = max(1, math.ceil((instants[-1] - minute).total_seconds()))
-        raise Refused("rate_limited", f"{len(instants):,} messages a minute are allowed; the next one in {wait} s.")
+        words = ngettext(
+            "%(number)s message a minute is allowed; the next one in %(seconds)s s.",
+            "%(number)s messages a minute are allowed; the next one in %(seconds)s s.",
+            len(instants),
+        )
+        raise Refused("rate_limited", words % {"number": f"{len(instants):,}", "seconds": wait})
     limit = conf.max_queue_size() if queue.max_size is None else queue.max_size
     if (size := line_size.sizes.size_if_full(queue, limit)) is not None:
-        raise Refused(
-            "queue_full",
-            f"{size:,} prompts are waiting; {limit:,} are allowed. Try again in a while: a place comes free "
+        words = ngettext(
+            "%(number)s prompt is waiting; %(limit)s is allowed. Try again in a while: a place comes free "
+            "when it starts.",
+            "%(number)s prompts are waiting; %(limit)s are allowed. Try again in a while: a place comes free "
             "whenever one of them starts.",
+            size,
         )
+        raise Refused("queue_full", words % {"number": f"{size:,}", "limit": f"{limit:,}"})

@@ -13,7 +13,7 @@ from typing import Any
 from django.db.models import Count, Q
 from django.db.models.functions import Now
 
-from generation import conf, overview
+from generation import conf, overview, told
 from generation.models import Job, Worker
 
 PAUSE_SECONDS = 120.0
@@ -24,26 +24,26 @@ NO_MODEL_STATUS = 78
 
 # What people are told: the worker's own text may name folders, hosts and accounts. The first that fits counts.
 _KINDS = [
-    (r"out ?of ?memory|MemoryError|can't allocate memory", "there is not enough memory for it"),
-    (r"PermissionError|GatedRepo|40[13] Client Error|Unauthorized|Forbidden", "access to its files was refused"),
+    (r"out ?of ?memory|MemoryError|can't allocate memory", told.NO_MEMORY),
+    (r"PermissionError|GatedRepo|40[13] Client Error|Unauthorized|Forbidden", told.ACCESS_REFUSED),
     (
         r"ConnectionError|ConnectTimeout|ReadTimeout|LocalEntryNotFound|OfflineMode|Max retries|couldn't connect"
         r"|could not be fetched",
-        "its files could not be fetched",
+        told.NOT_FETCHED,
     ),
     (
         r"FileNotFound|NotADirectory|there is no (file|folder)|(Repository|Entry|Revision)NotFound|not a local folder"
         r"|does not appear to have a file|no file named",
-        "its files are missing",
+        told.FILES_MISSING,
     ),
     (
         r"Safetensor|UnpicklingError|JSONDecodeError|UnicodeDecodeError|EOFError|magic|invalid header|header too"
         r"|corrupt|truncated|size mismatch",
-        "its files can't be read",
+        told.FILES_UNREADABLE,
     ),
-    (r"ModelRefused|has slots=|does not recognize this architecture|not supported", "it can't be run in this way"),
+    (r"ModelRefused|has slots=|does not recognize this architecture|not supported", told.NOT_RUNNABLE),
 ]
-_UNKNOWN = "the operator can see why"
+_UNKNOWN = told.ASK_OPERATOR
 
 
 def reason(error: str) -> str:
@@ -66,9 +66,9 @@ class Failure:
 
     def message_for(self, user: Any) -> str:
         """For people; staff see the worker's own words."""
-        known = self.details if getattr(user, "is_staff", False) else reason(self.on[0][1])
-        joint = " " if getattr(user, "is_staff", False) else ": "
-        return f"The model {self.model} could not be loaded{joint}{known.rstrip('.')}."
+        if getattr(user, "is_staff", False):
+            return told.NOT_LOADED_FOR_STAFF % {"model": self.model, "details": self.details.rstrip(".")}
+        return told.NOT_LOADED % {"model": self.model, "reason": reason(self.on[0][1])}
 
 
 def name(worker: Worker) -> str:

@@ -12,6 +12,7 @@ from uuid import UUID
 
 import redis
 from django.db import DatabaseError, InterfaceError
+from django.utils.translation import gettext
 
 from generation import admission, conf, frames, overview, queue
 from generation.admission import Refused
@@ -59,7 +60,7 @@ class JobConsumer(FollowingConsumer):
     def accept_prompt(self, frame: Frame) -> Job:
         """Submit what a `prompt`, `regenerate` or `continue` frame asks for; raises Refused."""
         if frame["type"] != "prompt":
-            raise Refused("bad_frame", f"There is no {frame['type']} here.")
+            raise Refused("bad_frame", gettext("There is no %(type)s here.") % {"type": frame["type"]})
         return queue.submit(
             self.scope["user"],
             [{"role": "user", "content": frames.text_of(frame, "text")}],
@@ -129,7 +130,7 @@ class JobConsumer(FollowingConsumer):
 
     async def tell_problems(self, problems: tuple[Problem, ...]) -> None:
         if self._is_greeted:
-            await self.send_frame(status_frame(problems))
+            await self.send_frame(status_frame(problems, self.language))
 
     async def _end(self, code: int) -> None:
         if not self._closed:
@@ -159,20 +160,23 @@ class JobConsumer(FollowingConsumer):
                 return
             handle = self._client_frames.get(frame["type"])
             if handle is None:
-                raise Refused("bad_frame", f"There is no frame type {frame['type'][:50]!r}.")
+                words = gettext("There is no frame type %(type)s.")
+                raise Refused("bad_frame", words % {"type": repr(frame["type"][:50])})
             await handle(frame)
         except Refused as refused:
             await self.refuse(refused.code, refused.message, frame)
         except (DatabaseError, InterfaceError):
             logger.exception("a frame could not be handled")
-            message = "The database can't be reached just now, so nothing was done. Try again in a moment."
+            message = gettext("The database can't be reached just now, so nothing was done. Try again in a moment.")
             await self.refuse("queue_unavailable", message, frame)
         except (redis.RedisError, OSError):
             logger.exception("a frame could not be handled")
-            await self.refuse("queue_unavailable", "The site can't reach its queue just now. Try again soon.", frame)
+            message = gettext("The site can't reach its queue just now. Try again soon.")
+            await self.refuse("queue_unavailable", message, frame)
         except Exception:
             logger.exception("a frame of %s could not be handled", self.sign_in.user_id)
-            await self.refuse("queue_unavailable", "Something went wrong on our side. Try again.", frame)
+            message = gettext("Something went wrong on our side. Try again.")
+            await self.refuse("queue_unavailable", message, frame)
 
     async def refuse(self, code: str, message: str, frame: Frame | None) -> None:
         # What a client sent may be in the message: a lone surrogate in it could not be sent.
@@ -201,7 +205,7 @@ class JobConsumer(FollowingConsumer):
             client_id = frames.uuid_of(frame, "id")
             job = await in_database(self._find_by_client_id, client_id)
             if job is None:
-                raise Refused("not_found", "There is no such prompt.")
+                raise Refused("not_found", gettext("There is no such prompt."))
         else:
             job = await self._found(frame)
         await in_database(queue.cancel, job)
@@ -209,7 +213,7 @@ class JobConsumer(FollowingConsumer):
     async def _found(self, frame: Frame) -> Job:
         job = await in_database(self.find, frames.uuid_of(frame, "job"))
         if job is None:
-            raise Refused("not_found", "There is no such reply.")
+            raise Refused("not_found", gettext("There is no such reply."))
         return job
 
     def _find_by_client_id(self, client_id: UUID) -> Job | None:

@@ -9,6 +9,7 @@ from uuid import UUID
 import redis
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.db import DatabaseError, InterfaceError
+from django.utils import translation
 
 from generation.admission import Refused
 from generation.delivery import stream
@@ -16,8 +17,10 @@ from generation.delivery.hub import hub
 from generation.delivery.reader import ENDS, WINDOW, JobReader
 from generation.delivery.rows import in_database
 from generation.frames import Frame
+from generation.languages import language_of
 from generation.models import Job
 from generation.sessions import SignIn
+from generation.told import told
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +40,8 @@ class FollowingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     sign_in: SignIn
     conversation: UUID | None = None
     window: int | None = WINDOW
+    language = "en"
+    """The person's. What the hub sends through this socket is said in the hub's task, which has no language."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -58,9 +63,12 @@ class FollowingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         """A frame about a followed job, in order, on its way to the client."""
         await self.send_frame(frame)
 
-    async def __call__(self, *args: Any) -> None:
+    async def __call__(self, scope: Any, *args: Any) -> None:
+        self.language = language_of(scope)
         try:
-            await super().__call__(*args)
+            # What is awaited here, and what it runs in threads, speaks that language; no other task does.
+            with translation.override(self.language):
+                await super().__call__(scope, *args)
         finally:
             # Also after an error or a cancellation, when nothing calls `disconnect`.
             self._closed = True
@@ -115,7 +123,8 @@ class FollowingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             await self._readers[job.pk].restate()
             return
         if len(self._readers) >= MAX_FOLLOWED:
-            raise Refused("bad_frame", f"A socket follows at most {MAX_FOLLOWED} jobs.")
+            words = translation.gettext("A socket follows at most %(limit)s jobs.")
+            raise Refused("bad_frame", words % {"limit": MAX_FOLLOWED})
         await self._unfollow(job.pk)
         self._described[job.pk] = await in_database(self.describe, job)
 
@@ -153,6 +162,9 @@ class FollowingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         frame["conversation"] = described.get("conversation") or (str(self.conversation) if self.conversation else None)
         if frame["type"] == "queued":
             frame |= described
+        if frame.get("message") and frame["type"] in ENDS:
+            with translation.override(self.language):
+                frame["message"] = told(frame["message"])
         await self.deliver(job_id, frame)
         if frame["type"] in ENDS:
             await self._unfollow(job_id)

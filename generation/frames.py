@@ -4,6 +4,8 @@ import json
 from typing import Any
 from uuid import UUID
 
+from django.utils.translation import gettext
+
 from generation.admission import Refused, storable
 
 Frame = dict[str, Any]
@@ -13,13 +15,13 @@ MAX_SEQ = 2**31 - 1
 
 def parse(text: str | None) -> Frame:
     if text is None:
-        raise Refused("bad_frame", "Frames are JSON in text.")
+        raise Refused("bad_frame", gettext("Frames are JSON in text."))
     try:
         frame = json.loads(text)
     except (ValueError, RecursionError):
-        raise Refused("bad_frame", "The frame is not JSON.") from None
+        raise Refused("bad_frame", gettext("The frame is not JSON.")) from None
     if not isinstance(frame, dict) or not isinstance(frame.get("type"), str):
-        raise Refused("bad_frame", "A frame is an object with a type.")
+        raise Refused("bad_frame", gettext("A frame is an object with a type."))
     return frame
 
 
@@ -35,7 +37,8 @@ def reference(frame: Frame | None) -> str | None:
 def uuid_of(frame: Frame, name: str) -> UUID:
     found = optional_uuid(frame, name)
     if found is None:
-        raise Refused("bad_frame", f"A {frame['type'][:30]} frame needs {name}.")
+        words = gettext("A %(type)s frame needs %(name)s.")
+        raise Refused("bad_frame", words % {"type": frame["type"][:30], "name": name})
     return found
 
 
@@ -50,13 +53,13 @@ def optional_uuid(frame: Frame, name: str) -> UUID | None:
 
 
 def _no_uuid(name: str) -> UUID:
-    raise Refused("bad_frame", f"{name} must be a UUID.")
+    raise Refused("bad_frame", gettext("%(name)s must be a UUID.") % {"name": name})
 
 
 def text_of(frame: Frame, name: str) -> str:
     value = frame.get(name)
     if not isinstance(value, str):
-        raise Refused("bad_frame", f"{name} must be text.")
+        raise Refused("bad_frame", gettext("%(name)s must be text.") % {"name": name})
     return value
 
 
@@ -69,12 +72,12 @@ def params_of(frame: Frame) -> dict[str, object]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise Refused("bad_params", "params must be an object.")
+        raise Refused("bad_params", gettext("params must be an object."))
     return value
 
 
 def whole_number(frame: Frame, name: str, default: int | None = None) -> int:
     value = frame.get(name, default)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_SEQ:
-        raise Refused("bad_frame", f"{name} must be a whole number, 0 or more.")
+        raise Refused("bad_frame", gettext("%(name)s must be a whole number, 0 or more.") % {"name": name})
     return value

@@ -8,12 +8,16 @@ import asyncio
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import redis
 import redis.asyncio
 from channels.db import DatabaseSyncToAsync
 from django.db import DatabaseError, InterfaceError, connection, transaction
+from django.utils.functional import Promise
+from django.utils.text import format_lazy
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import override
 from redis.backoff import NoBackoff
 from redis.exceptions import OutOfMemoryError
 from redis.retry import Retry
@@ -30,18 +34,22 @@ PROBE_KEY = "generation:probe"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
+    """`message` is in the language of whoever it is told."""
+
     code: str
-    message: str
+    message: Promise
 
 
-REDIS = Problem("redis", "The message service can't be reached. Replies go on by themselves when it is back.")
-REDIS_FULL = Problem("redis_full", "The message service is full. Replies go on by themselves when it has room.")
-DATABASE = Problem("database", "The database can't be reached. New messages are taken again when it is back.")
-NO_WORKER = Problem("no_worker", "No worker is running. Messages wait in line until one is.")
+REDIS = Problem("redis", _("The message service can't be reached. Replies go on by themselves when it is back."))
+REDIS_FULL = Problem("redis_full", _("The message service is full. Replies go on by themselves when it has room."))
+DATABASE = Problem("database", _("The database can't be reached. New messages are taken again when it is back."))
+NO_WORKER = Problem("no_worker", _("No worker is running. Messages wait in line until one is."))
 
 
-def status_frame(problems: tuple[Problem, ...]) -> Frame:
-    return {"type": "status", "problems": [asdict(problem) for problem in problems]}
+def status_frame(problems: tuple[Problem, ...], language: str) -> Frame:
+    with override(language):
+        told = [{"code": problem.code, "message": str(problem.message)} for problem in problems]
+    return {"type": "status", "problems": told}
 
 
 _thread = ThreadPoolExecutor(1, thread_name_prefix="outages-database")
@@ -123,5 +131,5 @@ def _workers_missing(served: set[str]) -> tuple[Problem, ...]:
         return ()
     if len(alone) == len(models):
         return (NO_WORKER,)
-    names = ", ".join(alone)
-    return (Problem("model_without_worker", f"No worker is running for {names}. Messages wait in line until one is."),)
+    message = _("No worker is running for {models}. Messages wait in line until one is.")
+    return (Problem("model_without_worker", format_lazy(message, models=", ".join(alone))),)

@@ -16,7 +16,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.db.models.functions import Greatest
 
-from generation import admission, instants, ledger, line, notices, statements
+from generation import admission, instants, ledger, line, notices, statements, told
 from generation.admission import Refused
 from generation.line import position_of, positions
 from generation.models import Job, Priority, Queue, Worker
@@ -297,8 +297,7 @@ def fail_waiting(
 
 
 def _expire(job: Job, queue: Queue, now: datetime) -> bool:
-    limit = line.max_wait_seconds(queue)
-    message = f"Its turn did not come within {limit:g} s, the longest that a prompt may wait."
+    message = told.EXPIRED % {"seconds": f"{line.max_wait_seconds(queue):g}"}
     return _end_waiting(job, State.EXPIRED, now, error_message=message)
 
 

@@ -6,6 +6,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from django.db.models import Q
+from django.utils.formats import date_format
+from django.utils.translation import gettext, ngettext, pgettext
 
 from generation import ledger
 from generation.models import Quota
@@ -25,16 +27,19 @@ def refusal(user: Any, now: datetime) -> str | None:
     # The month's first: where both are used up, the day's end would bring nothing.
     if per_month is not None and used["month"] >= per_month:
         ends = (today.replace(day=1) + timedelta(days=31)).replace(day=1)
-        return (
-            f"You have used {used['month']:,} of the {per_month:,} tokens of this month; "
-            f"the quota resets on {ends.day} {ends:%B} at 00:00 UTC, {_until(ends, now)}."
+        words = gettext(
+            "You have used %(used)s of the %(limit)s tokens of this month; "
+            "the quota resets on %(day)s at 00:00 UTC, %(until)s."
         )
+        day = date_format(ends, pgettext("day of a quota's reset", "j F"))
+        figures = {"used": f"{used['month']:,}", "limit": f"{per_month:,}"}
+        return words % {**figures, "day": day, "until": _until(ends, now)}
     if per_day is not None and used["day"] >= per_day:
         ends = today + timedelta(days=1)
-        return (
-            f"You have used {used['day']:,} of the {per_day:,} tokens of this day; "
-            f"the quota resets at 00:00 UTC, {_until(ends, now)}."
+        words = gettext(
+            "You have used %(used)s of the %(limit)s tokens of this day; the quota resets at 00:00 UTC, %(until)s."
         )
+        return words % {"used": f"{used['day']:,}", "limit": f"{per_day:,}", "until": _until(ends, now)}
     return None
 
 
@@ -58,5 +63,8 @@ def _until(day: date, now: datetime) -> str:
     seconds = (datetime.combine(day, time(), UTC) - now).total_seconds()
     hours, minutes = divmod(max(1, math.ceil(seconds / 60)), 60)
     if hours >= 48:
-        return f"in {hours // 24} days"
-    return f"in {hours} h {minutes} min" if hours else f"in {minutes} min"
+        days = hours // 24
+        return ngettext("in %(days)s day", "in %(days)s days", days) % {"days": days}
+    if hours:
+        return gettext("in %(hours)s h %(minutes)s min") % {"hours": hours, "minutes": minutes}
+    return gettext("in %(minutes)s min") % {"minutes": minutes}

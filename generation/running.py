@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import redis
 from django.db import InterfaceError, InternalError, OperationalError, close_old_connections
 
-from generation import conf, queue
+from generation import conf, queue, told
 from generation.delivery.rows import DROPPED, USAGE, usage_of
 from generation.delivery.writer import Output, TokenWriter
 from generation.engine import (
@@ -103,7 +103,7 @@ def run(claim: Claim, engine: Engine, writer: TokenWriter) -> None:
         finally:
             writer.release(output)
     except Exception as error:
-        _fail(claim, writer, "engine_error", "Something went wrong while the reply was written.", error)
+        _fail(claim, writer, "engine_error", told.OUR_ERROR, error)
         raise
 
 
@@ -129,7 +129,7 @@ def _generate(claim: Claim, output: Output, engine: Engine, writer: TokenWriter)
         _end_from_marker(job, output)
         return
     if not with_database(lambda: queue.note_progress(job, len(output.entries))):
-        _fail(claim, writer, "worker_lost", "The worker died each time it tried this prompt.")
+        _fail(claim, writer, "worker_lost", told.WORKER_LOST)
         return
     if claim.cause is None:
         try:
@@ -170,7 +170,7 @@ def _end(claim: Claim, output: Output, writer: TokenWriter, event: Event) -> Non
     if event.reason is FinishReason.CANCELLED:
         _stopped(claim, output, writer, counts)
     elif event.reason is FinishReason.ERROR:
-        _fail(claim, writer, "engine_error", "The model failed while writing this reply.", event.error, counts)
+        _fail(claim, writer, "engine_error", told.MODEL_ERROR, event.error, counts)
     else:
         assert event.reason is not None
         reason = str(event.reason)
@@ -196,8 +196,8 @@ def _stopped(claim: Claim, output: Output, writer: TokenWriter, counts: dict[str
                 fields["prompt_tokens"] = counts["prompt_tokens"]
             with_database(lambda: queue.put_back(job.pk, job.epoch, drained=True, **fields))
         case StopCause.DEADLINE:
-            limit = conf.job_timeout_seconds()
-            _fail(claim, writer, "deadline", f"The reply took longer than {limit:g} s.", None, counts)
+            message = told.DEADLINE % {"seconds": f"{conf.job_timeout_seconds():g}"}
+            _fail(claim, writer, "deadline", message, None, counts)
         case _:
             marker = {"type": "cancelled", "seq": len(output.entries) + 1}
             _finalise(claim, output, writer, Job.State.CANCELLED, marker, **counts)

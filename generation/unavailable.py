@@ -11,6 +11,7 @@ from typing import Any
 import redis
 from django.db import DatabaseError, InterfaceError
 
+from generation.languages import language_of
 from generation.outages import DATABASE, REDIS, status_frame
 
 logger = logging.getLogger(__name__)
@@ -39,5 +40,6 @@ class SaysWhenUnavailable:
             if not accepted:
                 await send({"type": "websocket.accept"})
             away = REDIS if isinstance(error, redis.RedisError) else DATABASE
-            await send({"type": "websocket.send", "text": json.dumps(status_frame((away,)))})
+            frame = status_frame((away,), language_of(scope))
+            await send({"type": "websocket.send", "text": json.dumps(frame)})
             await send({"type": "websocket.close", "code": TRY_AGAIN_LATER})

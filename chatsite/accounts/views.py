@@ -9,6 +9,7 @@ from django.contrib.auth.views import LoginView, PasswordChangeView
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import reverse_lazy
+from django.utils.translation import gettext
 from sesame.views import LoginView as LinkView
 
 
@@ -37,5 +38,5 @@ class ChangePassword(PasswordChangeView):
         return PasswordChangeForm if has_password else SetPasswordForm
 
     def form_valid(self, form: Any) -> HttpResponse:
-        messages.success(self.request, "Your password is changed.")
+        messages.success(self.request, gettext("Your password is changed."))
         return super().form_valid(form)

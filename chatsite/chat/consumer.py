@@ -165,7 +165,7 @@ class ChatConsumer(JobConsumer):
 
             if job.pk in self._html:
                 self._html[job.pk].close()
-            self._html[job.pk] = HtmlReply(prefix, send)
+            self._html[job.pk] = HtmlReply(prefix, send, self.language)
         await super().follow(job, after, origin, announce_queued=announce_queued)
 
     async def deliver(self, job_id: UUID, frame: Frame) -> None:

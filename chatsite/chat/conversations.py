@@ -12,6 +12,7 @@ from uuid import UUID
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 from django.utils import timezone
+from django.utils.translation import gettext
 
 from chatsite.chat.models import Conversation, Message, ReplyJob
 from chatsite.chat.threads import reply_text, thread, title_from
@@ -51,7 +52,7 @@ def prompt(user: Any, conversation_id: UUID | None, text: str, parent: object, a
 
     text = admission.storable(text)
     if not admission.is_visible(text):
-        raise Refused("empty_prompt", "The message is empty.")
+        raise Refused("empty_prompt", gettext("The message is empty."))
     admission.check_length(text)
     return _submit(user, asked, begin)
 
@@ -63,7 +64,7 @@ def regenerate(user: Any, conversation_id: UUID | None, message_id: UUID, asked:
         message = _message(user, conversation_id, message_id)
         question = message.parent if message.role == "assistant" else message
         if question is None:
-            raise Refused("not_found", "There is no such message.")
+            raise Refused("not_found", gettext("There is no such message."))
         reply = Message.objects.create(conversation=question.conversation, parent=question, role="assistant")
         above = history(question.conversation, question.parent)
         return reply, [*above, {"role": "user", "content": question.text}]
@@ -80,9 +81,9 @@ def go_on(user: Any, conversation_id: UUID | None, message_id: UUID, asked: Aske
         reply = _message(user, conversation_id, message_id)
         part = reply.parts.order_by("-id").select_related("job").first()
         if reply.role != "assistant" or part is None or reply.parent is None:
-            raise Refused("not_found", "There is no such reply.")
+            raise Refused("not_found", gettext("There is no such reply."))
         if part.job.finish_reason != "length":
-            raise Refused("bad_frame", "Only a reply that ended at its length can be continued.")
+            raise Refused("bad_frame", gettext("Only a reply that ended at its length can be continued."))
         last = part.job
         above = history(reply.conversation, reply.parent.parent)
         turn = [
@@ -143,7 +144,7 @@ def _conversation(user: AbstractBaseUser, conversation_id: UUID) -> Conversation
     # Locked, so that two prompts at once see each other's messages; the line's lock comes after it.
     found = Conversation.objects.select_for_update().filter(pk=conversation_id, user_id=user.pk).first()
     if found is None:
-        raise Refused("not_found", "There is no such conversation.")
+        raise Refused("not_found", gettext("There is no such conversation."))
     return found
 
 
@@ -154,7 +155,7 @@ def _parent(conversation: Conversation, parent: object) -> Message | None:
         return None
     found = conversation.messages.filter(pk=parent).first() if isinstance(parent, uuid.UUID) else None
     if found is None:
-        raise Refused("not_found", "There is no such message.")
+        raise Refused("not_found", gettext("There is no such message."))
     return found
 
 
@@ -162,5 +163,5 @@ def _message(user: AbstractBaseUser, conversation_id: UUID | None, message_id: U
     own = Message.objects.filter(pk=message_id, conversation__user_id=user.pk)
     found = own.select_related("conversation", "parent__parent").first()
     if found is None or found.conversation_id != conversation_id:
-        raise Refused("not_found", "There is no such message.")
+        raise Refused("not_found", gettext("There is no such message."))
     return found

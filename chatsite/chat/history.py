@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass, replace
 
+from django.utils.translation import gettext, ngettext
+
 from chatsite.chat.branches import Tree
 from chatsite.chat.markdown import render
 from chatsite.chat.models import Conversation, Feedback, Message
 from chatsite.chat.threads import messages_of, reply_text
 from generation import overview
 from generation.models import Job
+from generation.told import told
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +80,23 @@ def _entry(message: Message) -> Entry:
 def outcome(job: Job) -> str:
     """How a job ended, in the words that the script uses too."""
     if job.state == Job.State.FINISHED:
-        words = [f"{job.completion_tokens} token" + ("s" if job.completion_tokens != 1 else "")]
+        number = job.completion_tokens
+        words = [ngettext("%(number)s token", "%(number)s tokens", number) % {"number": number}]
         if speed := overview.tokens_per_second(job):
-            words.append(f"{speed:.1f} tokens/s")
+            words.append(gettext("%(speed)s tokens/s") % {"speed": f"{speed:.1f}"})
         if job.finish_reason == "length":
-            words.append("ended at its length")
+            words.append(gettext("ended at its length"))
         if number := job.dropped_messages:
-            fits = "message no longer fits and was" if number == 1 else f"{number} messages no longer fit and were"
-            words.append(f"the oldest {fits} left out")
+            dropped = ngettext(
+                "the oldest message no longer fits and was left out",
+                "the oldest %(number)s messages no longer fit and were left out",
+                number,
+            )
+            words.append(dropped % {"number": number})
         return " · ".join(words)
+    message = told(job.error_message)
     if job.state == Job.State.FAILED:
-        return f"failed: {job.error_message} ({job.error_code})"
+        return gettext("failed: %(message)s (%(code)s)") % {"message": message, "code": job.error_code}
     if job.state == Job.State.EXPIRED:
-        return f"waited too long: {job.error_message}" if job.error_message else "waited too long"
-    return "stopped" if job.state == Job.State.CANCELLED else ""
+        return gettext("waited too long: %(message)s") % {"message": message} if message else gettext("waited too long")
+    return gettext("stopped") if job.state == Job.State.CANCELLED else ""

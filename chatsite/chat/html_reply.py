@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from django.utils.translation import override
+
 from chatsite.chat.markdown import StreamRenderer
 
 logger = logging.getLogger(__name__)
@@ -22,9 +24,10 @@ MAX_UNACKNOWLEDGED = 8
 class HtmlReply:
     """`prefix` is what earlier jobs wrote of the same reply. Belongs to one event loop."""
 
-    def __init__(self, prefix: str, send: Callable[[Frame], Awaitable[None]]) -> None:
+    def __init__(self, prefix: str, send: Callable[[Frame], Awaitable[None]], language: str) -> None:
         self._prefix = prefix
         self._send = send
+        self._language = language  # of the buttons in it
         self._renderer = StreamRenderer(prefix)
         self._whole = True
         self._seq = 0
@@ -90,9 +93,10 @@ class HtmlReply:
         async with self._lock:
             if self._ended and not final:
                 return
-            blocks, changes = self._renderer.update(final=final)
-            if self._whole:
-                changes = list(enumerate(self._renderer.blocks()))
+            with override(self._language):
+                blocks, changes = self._renderer.update(final=final)
+                if self._whole:
+                    changes = list(enumerate(self._renderer.blocks()))
             self._whole = False
             self._sent_seq, self._last_sent = self._seq, time.monotonic()
             self._unacknowledged.append(self._seq)

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Q
+from django.utils.translation import gettext
 
 from chatsite.chat.models import Conversation, ReplyJob, TitleJob
 from chatsite.chat.search import index_title
@@ -29,9 +30,10 @@ def rename(conversation: Conversation, title: str) -> str:
     """Give it a title of one line that no model changes any more; the title as it is stored. Raises BadTitle."""
     title = " ".join(admission.storable(title).split())
     if not admission.is_visible(title):
-        raise BadTitle("A title needs a character.")
+        raise BadTitle(gettext("A title needs a character."))
     if len(title) > TITLE_LIMIT:
-        raise BadTitle(f"The title has {len(title):,} characters; {TITLE_LIMIT} are allowed.")
+        words = gettext("The title has %(length)s characters; %(limit)s are allowed.")
+        raise BadTitle(words % {"length": f"{len(title):,}", "limit": TITLE_LIMIT})
     with transaction.atomic():
         Conversation.objects.filter(pk=conversation.pk).update(title=title, title_edited=True)
         index_title(conversation.pk, conversation.user_id, title)

@@ -11,6 +11,7 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from django.utils.text import slugify
+from django.utils.translation import gettext
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
@@ -98,10 +99,9 @@ def take_in(request: HttpRequest) -> HttpResponse:
     """`file`: a JSON export. Either all of it is taken in or nothing."""
     file: Any = request.FILES.get("file")
     if not isinstance(file, UploadedFile):
-        return JsonResponse({"error": "No file was sent."}, status=400)
+        return JsonResponse({"error": gettext("No file was sent.")}, status=400)
     if (size := file.size or 0) > transfer.MAX_BYTES:
-        message = f"The file has {size:,} bytes; {transfer.MAX_BYTES:,} are allowed."
-        return JsonResponse({"error": message}, status=413)
+        return JsonResponse({"error": transfer.too_large(size)}, status=413)
     try:
         return JsonResponse({"conversations": transfer.take_in(request.user, file.read())})
     except transfer.BadFile as error:

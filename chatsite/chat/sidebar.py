@@ -9,6 +9,8 @@ from uuid import UUID
 
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
+from django.utils.formats import date_format
+from django.utils.translation import gettext, pgettext
 
 from chatsite.chat.models import Conversation
 
@@ -22,8 +24,9 @@ class BadMark(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Conversations of one stretch of time, or the pinned ones."""
+    """Conversations of one stretch of time, or the pinned ones. The name is in the reader's language."""
 
+    key: str
     name: str
     conversations: list[Conversation]
 
@@ -46,7 +49,7 @@ def sidebar(user_id: Any, after: str = "") -> Page:
     else:
         pinned = Conversation.objects.filter(user=user_id, pinned_at__isnull=False).order_by("-pinned_at")
         if found := list(pinned[:MAX_PINNED]):
-            groups.append(Group("Pinned", found))
+            groups.append(Group("Pinned", gettext("Pinned"), found))
     page = list(rest[: PAGE + 1])
     more = _mark(page[PAGE - 1]) if len(page) > PAGE else ""
     return Page(groups + _by_date(page[:PAGE], timezone.localdate()), more)
@@ -68,7 +71,7 @@ def _read(mark: str) -> tuple[datetime, UUID]:
 
 
 def _by_date(conversations: Iterable[Conversation], today: date) -> list[Group]:
-    def name(conversation: Conversation) -> str:
+    def key(conversation: Conversation) -> str:
         day = timezone.localdate(conversation.updated_at)
         if day >= today:
             return "Today"
@@ -76,4 +79,14 @@ def _by_date(conversations: Iterable[Conversation], today: date) -> list[Group]:
             return "Yesterday"
         return "Previous 7 days" if day >= today - timedelta(days=7) else f"{day:%B %Y}"
 
-    return [Group(key, list(group)) for key, group in groupby(conversations, name)]
+    names = {
+        "Today": gettext("Today"),
+        "Yesterday": gettext("Yesterday"),
+        "Previous 7 days": gettext("Previous 7 days"),
+    }
+    found = [(each, list(group)) for each, group in groupby(conversations, key)]
+    return [Group(each, names.get(each) or _month(group[0].updated_at), group) for each, group in found]
+
+
+def _month(instant: datetime) -> str:
+    return date_format(timezone.localdate(instant), pgettext("a month of the list of conversations", "F Y"))

@@ -15,6 +15,7 @@ from django.db import connection, models, transaction
 from django.db.models import Prefetch
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
+from django.utils.translation import gettext
 
 from chatsite.chat.keeping import TITLE_LIMIT
 from chatsite.chat.models import Conversation, Message, Passage, ReplyJob
@@ -39,12 +40,17 @@ class BadFile(ValueError):
 
 def as_markdown(conversations: Iterable[Conversation]) -> Iterator[str]:
     """The branch that is shown of each."""
+    # Now: the pieces are asked for later, when no language is active any more.
+    speakers = {Message.Role.USER: gettext("You"), Message.Role.ASSISTANT: gettext("Reply")}
+    return _in_markdown(conversations, speakers)
+
+
+def _in_markdown(conversations: Iterable[Conversation], speakers: Mapping[str, str]) -> Iterator[str]:
     for number, conversation in enumerate(conversations):
         yield "\n---\n\n" if number else ""
         yield f"# {conversation}\n"
         for message in thread(conversation):
-            speaker = "You" if message.role == Message.Role.USER else "Reply"
-            yield f"\n## {speaker}\n\n{reply_text(message).strip()}\n"
+            yield f"\n## {speakers[message.role]}\n\n{reply_text(message).strip()}\n"
 
 
 def as_json(conversations: Iterable[Conversation]) -> Iterator[str]:
@@ -153,40 +159,47 @@ def _write_instants(model: type[models.Model], names: tuple[str, ...], rows: Ite
         cursor.executemany(f"UPDATE {quote(model._meta.db_table)} SET {assigned} WHERE id = %s", values)
 
 
+def too_large(size: int) -> str:
+    words = gettext("The file has %(size)s bytes; %(limit)s are allowed.")
+    return words % {"size": f"{size:,}", "limit": f"{MAX_BYTES:,}"}
+
+
 def _parse(content: bytes) -> list[_Read]:
     if len(content) > MAX_BYTES:
-        raise BadFile(f"The file has {len(content):,} bytes; {MAX_BYTES:,} are allowed.")
+        raise BadFile(too_large(len(content)))
     try:
         found = json.loads(content.decode("utf-8-sig"))
     except (ValueError, RecursionError):
-        raise BadFile("This is no JSON file.") from None
+        raise BadFile(gettext("This is no JSON file.")) from None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise BadFile("This is no export of conversations.")
+        raise BadFile(gettext("This is no export of conversations."))
     if found.get("version") != VERSION:
-        raise BadFile(f"The file's version is {found.get('version')!r:.20}; this site reads version {VERSION}.")
-    conversations = _list_of(found, "conversations", "the file", MAX_CONVERSATIONS)
+        words = gettext("The file's version is %(found)s; this site reads version %(version)s.")
+        raise BadFile(words % {"found": f"{found.get('version')!r:.20}", "version": VERSION})
+    conversations = _list_of(found, "conversations", gettext("the file"), MAX_CONVERSATIONS)
     read = []
     num_messages = 0
     for number, each in enumerate(conversations, start=1):
-        read.append(_conversation(each, f"conversation {number}"))
+        read.append(_conversation(each, gettext("conversation %(number)s") % {"number": number}))
         num_messages += len(read[-1].messages)
         if num_messages > MAX_MESSAGES:
-            raise BadFile(f"The file has more than {MAX_MESSAGES:,} messages.")
+            raise BadFile(gettext("The file has more than %(limit)s messages.") % {"limit": f"{MAX_MESSAGES:,}"})
     return read
 
 
 def _conversation(found: object, where: str) -> _Read:
     if not isinstance(found, dict):
-        raise BadFile(f"{where.capitalize()} is no object.")
+        raise BadFile(gettext("%(Where)s is no object.") % {"Where": where.capitalize()})
     title = " ".join(_text(found, "title", where, TITLE_LIMIT).split())
     created_at, updated_at = _instant(found, "created_at", where), _instant(found, "updated_at", where)
     is_pinned = found.get("pinned", False)
     if not isinstance(is_pinned, bool):
-        raise BadFile(f"`pinned` of {where} is neither true nor false.")
+        raise BadFile(gettext("`pinned` of %(where)s is neither true nor false.") % {"where": where})
     messages: list[_Said] = []
     by_id: dict[str, _Said] = {}
     for number, each in enumerate(_list_of(found, "messages", where, MAX_MESSAGES), start=1):
-        said, name = _message(each, by_id, f"message {number} of {where}")
+        place = gettext("message %(number)s of %(where)s") % {"number": number, "where": where}
+        said, name = _message(each, by_id, place)
         # The order of a conversation is that of its instants, so no two are the same.
         if messages and said.created_at <= messages[-1].created_at:
             said.created_at = messages[-1].created_at + timedelta(microseconds=1)
@@ -198,18 +211,19 @@ def _conversation(found: object, where: str) -> _Read:
 def _message(found: object, earlier: Mapping[str, _Said], where: str) -> tuple[_Said, str]:
     """The message and its id in the file. Its parent is one of the `earlier`."""
     if not isinstance(found, dict):
-        raise BadFile(f"{where.capitalize()} is no object.")
+        raise BadFile(gettext("%(Where)s is no object.") % {"Where": where.capitalize()})
     name = _text(found, "id", where, 100)
     if not name or name in earlier:
-        raise BadFile(f"The `id` of {where} is empty or not its own.")
+        raise BadFile(gettext("The `id` of %(where)s is empty or not its own.") % {"where": where})
     role, parent = found.get("role"), found.get("parent")
     if role not in (Message.Role.USER, Message.Role.ASSISTANT):
-        raise BadFile(f"The `role` of {where} is neither user nor assistant.")
+        raise BadFile(gettext("The `role` of %(where)s is neither user nor assistant.") % {"where": where})
     above = earlier.get(parent) if isinstance(parent, str) else None
     if parent is not None and above is None:
-        raise BadFile(f"The `parent` of {where} is no earlier message.")
+        raise BadFile(gettext("The `parent` of %(where)s is no earlier message.") % {"where": where})
     if role == Message.Role.ASSISTANT and (above is None or above.role != Message.Role.USER):
-        raise BadFile(f"{where.capitalize()} is a reply, but its parent is no prompt.")
+        words = gettext("%(Where)s is a reply, but its parent is no prompt.")
+        raise BadFile(words % {"Where": where.capitalize()})
     text = _text(found, "text", where, MAX_TEXT_CHARS)
     return _Said(role, text, _instant(found, "created_at", where), above.id if above else None), name
 
@@ -217,18 +231,20 @@ def _message(found: object, earlier: Mapping[str, _Said], where: str) -> tuple[_
 def _list_of(found: Mapping[str, Any], name: str, where: str, limit: int) -> list[Any]:
     value = found.get(name)
     if not isinstance(value, list):
-        raise BadFile(f"`{name}` of {where} is no list.")
+        raise BadFile(gettext("`%(name)s` of %(where)s is no list.") % {"name": name, "where": where})
     if len(value) > limit:
-        raise BadFile(f"`{name}` of {where} has {len(value):,} entries; {limit:,} are allowed.")
+        words = gettext("`%(name)s` of %(where)s has %(number)s entries; %(limit)s are allowed.")
+        raise BadFile(words % {"name": name, "where": where, "number": f"{len(value):,}", "limit": f"{limit:,}"})
     return value
 
 
 def _text(found: Mapping[str, Any], name: str, where: str, limit: int) -> str:
     value = found.get(name)
     if not isinstance(value, str):
-        raise BadFile(f"`{name}` of {where} is no text.")
+        raise BadFile(gettext("`%(name)s` of %(where)s is no text.") % {"name": name, "where": where})
     if len(value) > limit:
-        raise BadFile(f"`{name}` of {where} has {len(value):,} characters; {limit:,} are allowed.")
+        words = gettext("`%(name)s` of %(where)s has %(length)s characters; %(limit)s are allowed.")
+        raise BadFile(words % {"name": name, "where": where, "length": f"{len(value):,}", "limit": f"{limit:,}"})
     return admission.storable(value)
 
 
@@ -240,7 +256,8 @@ def _instant(found: Mapping[str, Any], name: str, where: str) -> datetime:
             raise ValueError("no instant")
         instant = instant.astimezone(UTC)
     except (ValueError, OverflowError):
-        raise BadFile(f"`{name}` of {where} is no date and time with a zone.") from None
+        words = gettext("`%(name)s` of %(where)s is no date and time with a zone.")
+        raise BadFile(words % {"name": name, "where": where}) from None
     if not 1970 <= instant.year < 3000:
-        raise BadFile(f"`{name}` of {where} is out of range.")
+        raise BadFile(gettext("`%(name)s` of %(where)s is out of range.") % {"name": name, "where": where})
     return instant

@@ -9,6 +9,7 @@ from django.contrib.auth.decorators import login_required
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import get_object_or_404, render
+from django.utils.translation import gettext
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
@@ -53,7 +54,7 @@ def clear_context(request: HttpRequest, conversation_id: UUID, message_id: UUID)
         found = _locked(request, conversation_id)
         message = get_object_or_404(found.messages, pk=message_id, role=Message.Role.ASSISTANT)
         if message.children.exists():
-            return _plain("The next prompt was asked already.", status=CONFLICT)
+            return _plain(gettext("The next prompt was asked already."), status=CONFLICT)
         message.context_cleared = cleared == "1"
         message.save(update_fields=["context_cleared"])
     return HttpResponse(status=204)
@@ -68,7 +69,8 @@ def judge(request: HttpRequest, conversation_id: UUID, message_id: UUID) -> Http
     if verdict and verdict not in Feedback.Verdict.values:
         return _bad("verdict must be up, down or empty.")
     if len(word) > MAX_WORD_LENGTH:
-        return _bad(f"The word has {len(word):,} characters; at most {MAX_WORD_LENGTH} fit.")
+        words = gettext("The word has %(length)s characters; at most %(limit)s fit.")
+        return _bad(words % {"length": f"{len(word):,}", "limit": MAX_WORD_LENGTH})
     reply = _reply(request, conversation_id, message_id)
     person = reply.conversation.user_id
     if verdict:

@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
 from django.templatetags.static import static
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
@@ -20,10 +21,10 @@ from chatsite.chat.words import MAX_ASKED_CHARS
 
 MAX_SEARCH_PAGES = 50
 EXAMPLES = [
-    ("Explain something", "Explain how a rainbow forms, in three short paragraphs."),
-    ("Write some code", "Write a Python function that finds the longest word in a text, with an example."),
-    ("Compare", "Compare tea and coffee in a small table: taste, caffeine, how to make it."),
-    ("Draft a message", "Write a short, friendly message that moves a meeting to next Tuesday at ten."),
+    (_("Explain something"), _("Explain how a rainbow forms, in three short paragraphs.")),
+    (_("Write some code"), _("Write a Python function that finds the longest word in a text, with an example.")),
+    (_("Compare"), _("Compare tea and coffee in a small table: taste, caffeine, how to make it.")),
+    (_("Draft a message"), _("Write a short, friendly message that moves a meeting to next Tuesday at ten.")),
 ]
 
 
@@ -52,7 +53,7 @@ def conversations(request: HttpRequest) -> HttpResponse:
     try:
         listed = sidebar(request.user.pk, request.GET.get("after", ""))
     except BadMark:
-        return HttpResponseBadRequest("There is no such page.")
+        return HttpResponseBadRequest(str(_("There is no such page.")))
     return render(request, "chat/conversations.html", {"listed": listed})
 
 

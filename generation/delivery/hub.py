@@ -9,7 +9,8 @@ what is down.
 import asyncio
 import logging
 import weakref
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Coroutine, Iterable
+from contextvars import Context
 from typing import Protocol
 from uuid import UUID
 
@@ -73,7 +74,7 @@ class Hub:
         self._sockets.add(socket)
         self._run()
         if self._watch_task is None or self._watch_task.done():
-            self._watch_task = asyncio.get_running_loop().create_task(self._watch())
+            self._watch_task = _for_all(self._watch())
 
     def remove_socket(self, socket: Socket) -> None:
         self._sockets.discard(socket)
@@ -83,7 +84,7 @@ class Hub:
 
     def _run(self) -> None:
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._loop())
+            self._task = _for_all(self._loop())
 
     async def _loop(self) -> None:
         while self._readers or self._sockets or self._left or self._is_watcher:
@@ -179,6 +180,11 @@ class Hub:
         self._num_ticks += 1
         if self._num_ticks % TICKS_BETWEEN_COUNTS == 0:
             await in_database(self._absent_models.sweep)
+
+
+def _for_all(work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    """A task in a context of its own: that of the socket which woke the hub speaks its person's language."""
+    return asyncio.get_running_loop().create_task(work, context=Context())
 
 
 async def _check(reader: JobReader, row: JobRow, tail: tuple[int, int], place: Place | None) -> None:

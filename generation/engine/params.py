@@ -127,9 +127,10 @@ def _number(name: str, value: object, low: float, high: float, *, above: bool = 
         raise ParamsError(f"{name} must be a number, not {_shown(value)}")
     # NaN compares false with everything; Infinity is above every range.
     if not (low < value <= high if above else low <= value <= high):
-        span = f"above {low:g} and at most {high:g}" if above else f"from {low:g} to {high:g}"
         shown = _shown_integer(value) if isinstance(value, int) else _shown(value)
-        raise ParamsError(f"{name} must be {span}, not {shown}")
+        if above:
+            raise ParamsError(f"{name} must be above {low:g} and at most {high:g}, not {shown}")
+        raise ParamsError(f"{name} must be from {low:g} to {high:g}, not {shown}")
     return float(value)
 
 

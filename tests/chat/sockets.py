@@ -58,9 +58,10 @@ class Person:
             return int(response.status)
 
     @contextmanager
-    def socket(self, conversation: str = "new", *, html: bool = False) -> "Iterator[Socket]":
+    def socket(self, conversation: str = "new", *, html: bool = False, language: str = "en") -> "Iterator[Socket]":
         """A socket on that conversation, its `hello` already received."""
-        with open_socket(self.site, conversation, html=html, **self.headers) as socket:
+        headers = {**self.headers, "Accept-Language": language}
+        with open_socket(self.site, conversation, html=html, **headers) as socket:
             socket.hello = socket.next()
             assert socket.hello["type"] == "hello", socket.hello
             yield socket

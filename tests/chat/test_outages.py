@@ -31,8 +31,9 @@ def test_a_socket_is_told_what_is_down_and_that_it_is_over(shaken: Site) -> None
     with ada.socket() as socket:
         with full_redis(shaken):
             until_told(socket, "redis_full")
-            with ada.socket() as late:
+            with ada.socket(language="ja") as late:
                 until_told(late, "redis_full")
+                assert late.frames[-1]["problems"][0]["message"].startswith("メッセージサービスの容量が")
         until_told(socket)
 
 
@@ -43,8 +44,10 @@ def test_a_socket_that_cannot_be_served_says_why_and_closes(shaken: Site) -> Non
     with ada.socket() as witness, shaken.unsupervised():
         os.kill(shaken.up["pids"]["redis"], signal.SIGKILL)
         until_told(witness, "redis")
-        with open_socket(shaken, **ada.headers) as socket:
-            assert socket.next()["problems"][0]["code"] == "redis"
+        with open_socket(shaken, **{**ada.headers, "Accept-Language": "ja"}) as socket:
+            [problem] = socket.next()["problems"]
+            assert problem["code"] == "redis"
+            assert problem["message"].startswith("メッセージサービスに接続できません。")
             assert socket.close_code() == 4503
     shaken.lines.wait_for("started again: redis", after=before)
 

@@ -201,7 +201,7 @@ def test_it_takes_the_next_message_when_it_said(settings: Any) -> None:
 def test_it_says_how_many_wait_when_the_line_is_full(settings: Any) -> None:
     settings.GENERATION_MAX_QUEUE_SIZE = 1
     ask("ada")
-    assert refusal("bob").message.startswith("1 prompts are waiting; 1 are allowed. Try again")
+    assert refusal("bob").message.startswith("1 prompt is waiting; 1 is allowed. Try again")
 
 
 @pytest.mark.django_db

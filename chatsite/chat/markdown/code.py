@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from django.utils.translation import gettext
 from markdown_it.token import Token
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
@@ -48,7 +49,8 @@ def render_code(token: Token, env: Mapping[str, Any]) -> str:
     limit = MAX_HIGHLIGHTED_OPEN if env.get("growing") and _is_open(token, body) else MAX_HIGHLIGHTED
     lexer = _lexer(language) if language and len(body) <= limit else None
     code = highlight(body, lexer, _formatter) if lexer else html.escape(body)
+    copy = html.escape(gettext("Copy"))
     return (
         f'<div class="code"><div class="bar"><span class="lang">{html.escape(language)}</span>'
-        f'<button type="button" class="copy">Copy</button></div><pre><code>{code}</code></pre></div>\n'
+        f'<button type="button" class="copy">{copy}</button></div><pre><code>{code}</code></pre></div>\n'
     )

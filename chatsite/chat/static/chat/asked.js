@@ -1,10 +1,11 @@
 // What was asked of the server and not answered yet. It is sent again with each new connection, under the same id,
 // so that it becomes one job however often it is sent.
+import { gettext } from "./gettext.js";
 
 const PATIENCE = 4_000;
-const UNSENT = "Not sent yet. It is sent by itself when the connection is back.";
-const STOPPING = "It is stopped when the connection is back.";
-const UNANSWERED = "No answer yet. Your message is kept here until there is one.";
+const UNSENT = gettext("Not sent yet. It is sent by itself when the connection is back.");
+const STOPPING = gettext("It is stopped when the connection is back.");
+const UNANSWERED = gettext("No answer yet. Your message is kept here until there is one.");
 
 export class Asked {
   #asked = new Map(); // id → { frame, wasSent, stopping, timer }

@@ -1,9 +1,10 @@
 // The line at the top that says what is wrong, and for a moment that it is over.
 //
 // One thing at a time, the nearest first: no network, no connection, then what the server says is down.
+import { gettext, interpolate } from "./gettext.js";
 
-const OFFLINE = "You are offline. This page goes on by itself when the network is back.";
-const LOST = "Connection lost, trying again";
+const OFFLINE = gettext("You are offline. This page goes on by itself when the network is back.");
+const LOST = gettext("Connection lost, trying again");
 const FAREWELL = 2_000;
 
 export class Banner {
@@ -20,10 +21,13 @@ export class Banner {
   // problems: what a server said that couldn't take us; else it wasn't reached at all
   lost(seconds, problems = []) {
     const until = performance.now() + seconds * 1000;
-    const words = problems.length ? `${sentences(problems)} Trying again` : LOST;
+    const words = problems.length
+      ? interpolate(gettext("%(problems)s Trying again"), { problems: sentences(problems) })
+      : LOST;
     const update = () => {
       const left = Math.ceil((until - performance.now()) / 1000);
-      this.#show(this.#offline ? OFFLINE : words, !this.#offline && left > 0 ? ` in ${left} s` : "");
+      const count = !this.#offline && left > 0 ? interpolate(gettext(" in %(seconds)s s"), { seconds: left }) : "";
+      this.#show(this.#offline ? OFFLINE : words, count);
     };
     clearInterval(this.#timer);
     update();
@@ -38,12 +42,12 @@ export class Banner {
 
   back() {
     this.#offline = false;
-    this.#farewell("Connected again");
+    this.#farewell(gettext("Connected again"));
   }
 
   // Connected, and these are down; nothing when all is well again.
   problems(problems) {
-    if (!problems.length) return this.#farewell("Everything works again");
+    if (!problems.length) return this.#farewell(gettext("Everything works again"));
     clearInterval(this.#timer);
     this.#show(sentences(problems));
   }

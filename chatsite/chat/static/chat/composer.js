@@ -1,4 +1,5 @@
 // Where a prompt is written. Its text leaves only once the server has it; a refused one stays with the reason.
+import { gettext, interpolate, number } from "./gettext.js";
 
 const COMPOSITION_TAIL = 50; // ms: some browsers send the Enter that confirmed a candidate just after its end
 
@@ -121,7 +122,8 @@ export class Composer {
     const length = value.length > this.#limit ? [...value].length : value.length;
     const tooLong = length > this.#limit;
     if (tooLong) {
-      this.complain(`This is ${length.toLocaleString("en")} characters; at most ${this.#limit.toLocaleString("en")} fit.`, "length");
+      const words = gettext("This is %(length)s characters; at most %(limit)s fit.");
+      this.complain(interpolate(words, { length: number(length), limit: number(this.#limit) }), "length");
     } else if (this.#error.dataset.kind === "length") {
       this.complain("");
     }

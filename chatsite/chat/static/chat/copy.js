@@ -1,13 +1,14 @@
 // The copy buttons of code blocks, whichever of them exist at the time.
+import { gettext } from "./gettext.js";
 
 export function startCopying(container, say) {
   container.addEventListener("click", async (event) => {
     const button = event.target.closest("button.copy");
     if (!button) return;
     await copy(button.closest(".code").querySelector("pre").textContent);
-    button.textContent = "Copied";
-    say("Code copied");
-    setTimeout(() => (button.textContent = "Copy"), 1_500);
+    button.textContent = gettext("Copied");
+    say(gettext("Code copied"));
+    setTimeout(() => (button.textContent = gettext("Copy")), 1_500);
   });
 }
 

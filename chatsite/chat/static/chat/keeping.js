@@ -1,4 +1,5 @@
 // A menu for each conversation in the list: rename, pin, save as a file, delete; and taking a file in.
+import { gettext, interpolate, ngettext } from "./gettext.js";
 import { toast } from "./toast.js";
 
 const UNDO = 10_000;
@@ -44,12 +45,12 @@ async function post(address, fields = {}) {
   });
   const json = response.headers.get("Content-Type")?.startsWith("application/json");
   const answer = json ? await response.json() : {};
-  if (!response.ok) throw new Error(answer.error ?? (response.status === 404 ? "There is no such conversation." : ""));
+  if (!response.ok) throw new Error(answer.error ?? (response.status === 404 ? gettext("There is no such conversation.") : ""));
   return answer;
 }
 
 const complain = (what) => (error) => {
-  const words = error instanceof TypeError || !error.message ? "The site doesn't answer as it should." : error.message;
+  const words = error instanceof TypeError || !error.message ? gettext("The site doesn't answer as it should.") : error.message;
   toast(`${what} ${words}`);
 };
 
@@ -66,11 +67,11 @@ function open(button, byKeyboard) {
   menu.setAttribute("aria-label", button.getAttribute("aria-label"));
   const address = link.getAttribute("href");
   menu.append(
-    choice("Rename", () => rename(item, link)),
-    choice(pinned ? "Unpin" : "Pin", () => pin(link, !pinned)),
-    fileLink("Export as Markdown", `${address}export/markdown/`),
-    fileLink("Export as JSON", `${address}export/json/`),
-    choice("Delete", () => remove(item, link), "danger"),
+    choice(gettext("Rename"), () => rename(item, link)),
+    choice(pinned ? gettext("Unpin") : gettext("Pin"), () => pin(link, !pinned)),
+    fileLink(gettext("Export as Markdown"), `${address}export/markdown/`),
+    fileLink(gettext("Export as JSON"), `${address}export/json/`),
+    choice(gettext("Delete"), () => remove(item, link), "danger"),
   );
   menu.addEventListener("keydown", onMenuKey);
   item.append(menu);
@@ -139,7 +140,7 @@ function rename(item, link) {
   input.className = "rename";
   input.value = link.textContent;
   input.maxLength = 200;
-  input.setAttribute("aria-label", "New title");
+  input.setAttribute("aria-label", gettext("New title"));
   let over = false;
   const end = (focus) => {
     over = true;
@@ -153,7 +154,7 @@ function rename(item, link) {
     if (!title || title === link.textContent) return;
     post(`${link.getAttribute("href")}rename/`, { title })
       .then((answer) => retitle(link, answer.title))
-      .catch(complain("Not renamed."));
+      .catch(complain(gettext("Not renamed.")));
   };
   input.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && !event.isComposing && event.keyCode !== 229) save(true);
@@ -169,7 +170,7 @@ function rename(item, link) {
 
 function retitle(link, title) {
   link.textContent = link.title = title;
-  link.closest("li")?.querySelector(".options").setAttribute("aria-label", `Options of ${title}`);
+  link.closest("li")?.querySelector(".options").setAttribute("aria-label", interpolate(gettext("Options of %(title)s"), { title }));
   if (link.dataset.conversation !== document.body.dataset.conversation) return;
   document.querySelector("#title").textContent = title;
   document.title = `${title} · Tokenline`;
@@ -182,7 +183,7 @@ async function pin(link, pinned) {
     const { conversation } = link.dataset;
     list.querySelector(`a[data-conversation="${CSS.escape(conversation)}"]`)?.parentElement.querySelector(".options").focus();
   } catch (error) {
-    complain(pinned ? "Not pinned." : "Still pinned.")(error);
+    complain(pinned ? gettext("Not pinned.") : gettext("Still pinned."))(error);
   }
 }
 
@@ -192,7 +193,7 @@ async function remove(item, link) {
   try {
     await post(`${deleted.address}delete/`);
   } catch (error) {
-    complain("Not deleted.")(error);
+    complain(gettext("Not deleted."))(error);
     return;
   }
   if (conversation === document.body.dataset.conversation) {
@@ -209,8 +210,8 @@ async function remove(item, link) {
 }
 
 function offerUndo({ address, title }, milliseconds, restored) {
-  toast(`“${shortened(title)}” was deleted.`, milliseconds, "Undo", () =>
-    post(`${address}restore/`).then(restored).catch(complain("Not restored.")),
+  toast(interpolate(gettext("“%(title)s” was deleted."), { title: shortened(title) }), milliseconds, gettext("Undo"), () =>
+    post(`${address}restore/`).then(restored).catch(complain(gettext("Not restored."))),
   );
 }
 
@@ -238,13 +239,14 @@ function startImport() {
     const form = new FormData();
     form.append("file", file);
     input.value = ""; // so that the same file can be chosen again
-    toast("Importing…", 0);
+    toast(gettext("Importing…"), 0);
     try {
       const { conversations: number } = await post(input.dataset.address, form);
-      toast(`${number} conversation${number === 1 ? " was" : "s were"} imported.`);
+      const words = ngettext("%(number)s conversation was imported.", "%(number)s conversations were imported.", number);
+      toast(interpolate(words, { number }));
       await refresh();
     } catch (error) {
-      complain("Not imported.")(error);
+      complain(gettext("Not imported."))(error);
     }
   });
 }

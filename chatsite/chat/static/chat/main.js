@@ -3,6 +3,7 @@ import { Asked } from "./asked.js";
 import { Banner } from "./banner.js";
 import { Composer, newId } from "./composer.js";
 import { startCopying } from "./copy.js";
+import { gettext } from "./gettext.js";
 import { addConversation, startSidebar } from "./sidebar.js";
 import { Socket } from "./socket.js";
 import { Thread } from "./thread.js";
@@ -125,7 +126,7 @@ const onReply = {
   started: (reply, frame) => {
     workers = undefined; // at least one is there
     reply.started(frame);
-    if (!reply.seq) say("Reply started");
+    if (!reply.seq) say(gettext("Reply started"));
   },
   prefill: (reply, frame) => reply.prefill(frame),
   html: (reply, frame) => {
@@ -133,10 +134,10 @@ const onReply = {
     // Taken in, also where a hidden tab doesn't paint.
     socket.send({ type: "ack", job: frame.job, seq: frame.seq });
   },
-  finished: (reply, frame) => end(reply, frame, "Reply complete"),
-  cancelled: (reply, frame) => end(reply, frame, "Reply stopped"),
-  failed: (reply, frame) => end(reply, frame, "Reply failed"),
-  expired: (reply, frame) => end(reply, frame, "The reply waited too long"),
+  finished: (reply, frame) => end(reply, frame, gettext("Reply complete")),
+  cancelled: (reply, frame) => end(reply, frame, gettext("Reply stopped")),
+  failed: (reply, frame) => end(reply, frame, gettext("Reply failed")),
+  expired: (reply, frame) => end(reply, frame, gettext("The reply waited too long")),
 };
 
 function end(reply, frame, words) {
@@ -159,7 +160,7 @@ function adopt(frame) {
   document.body.dataset.conversation = conversation;
   history.replaceState(null, "", `/c/${conversation}/`);
   composer.belongsTo(conversation);
-  const title = titleFrom(frame.text ?? "") || "Conversation";
+  const title = titleFrom(frame.text ?? "") || gettext("Conversation");
   document.title = `${title} · Tokenline`;
   document.querySelector("#title").textContent = title;
   addConversation(conversation, title);
@@ -168,10 +169,10 @@ function adopt(frame) {
 function lost(code, seconds) {
   if (code === TOO_LARGE && composer.unanswered) {
     asked.answered(composer.unanswered.id);
-    composer.refused(composer.unanswered.id, "This text is too large to send.");
+    composer.refused(composer.unanswered.id, gettext("This text is too large to send."));
   }
   asked.disconnected();
-  if (code === TOO_MANY) banner.ended("Tokenline is open in too many tabs. Close some of them.");
+  if (code === TOO_MANY) banner.ended(gettext("Tokenline is open in too many tabs. Close some of them."));
   else banner.lost(seconds, code === TRY_AGAIN_LATER ? problems : []);
 }
 
@@ -184,9 +185,9 @@ function ended(code) {
   over = code;
   asked.forget();
   enableButtons();
-  if (composer.unanswered) composer.refused(composer.unanswered.id, "Not sent. Your text is kept.");
-  if (code === SIGNED_OUT) banner.ended("You were signed out.", "Sign in", `${login}?next=${encodeURIComponent(location.pathname)}`);
-  else banner.ended("There is no such conversation.", "Begin a new one", "/");
+  if (composer.unanswered) composer.refused(composer.unanswered.id, gettext("Not sent. Your text is kept."));
+  if (code === SIGNED_OUT) banner.ended(gettext("You were signed out."), gettext("Sign in"), `${login}?next=${encodeURIComponent(location.pathname)}`);
+  else banner.ended(gettext("There is no such conversation."), gettext("Begin a new one"), "/");
 }
 
 function showStop() {
@@ -198,7 +199,7 @@ function enableButtons() {
 }
 
 stopButton.addEventListener("click", () => {
-  for (const id of asked.stop()) composer.refused(id, "Not sent.");
+  for (const id of asked.stop()) composer.refused(id, gettext("Not sent."));
   if (!asked.size) enableButtons();
   for (const reply of thread.unfinished()) {
     reply.stop();

@@ -1,4 +1,5 @@
 // One reply on the page: its phase, its growing blocks, its end. One job at a time writes it.
+import { gettext, interpolate } from "./gettext.js";
 import { trusted } from "./trusted.js";
 import { outcome, placeInLine } from "./words.js";
 
@@ -8,7 +9,7 @@ export function newReply(message) {
   const article = document.createElement("article");
   article.className = "reply";
   article.dataset.message = message;
-  article.setAttribute("aria-label", "Reply");
+  article.setAttribute("aria-label", gettext("Reply"));
   for (const [tag, name] of [["div", "blocks"], ["p", "status"], ["p", "meta"]]) {
     const part = document.createElement(tag);
     part.className = name;
@@ -57,7 +58,7 @@ export class Reply {
   }
 
   say(text) {
-    this.status.textContent = this.stopping ? "stopping…" : text;
+    this.status.textContent = this.stopping ? gettext("stopping…") : text;
     this.status.hidden = false;
   }
 
@@ -80,12 +81,12 @@ export class Reply {
   started(frame) {
     this.article.dataset.state = "running";
     if (frame.origin !== undefined) this.origin = frame.origin;
-    if (!this.seq) this.say("reading your prompt");
+    if (!this.seq) this.say(gettext("reading your prompt"));
     else if (!this.stopping) this.status.hidden = true;
   }
 
   prefill(frame) {
-    if (frame.total) this.say(`reading your prompt ${Math.round((100 * frame.done) / frame.total)} %`);
+    if (frame.total) this.say(interpolate(gettext("reading your prompt %(percent)s %"), { percent: Math.round((100 * frame.done) / frame.total) }));
   }
 
   html(frame) {
@@ -110,8 +111,8 @@ export class Reply {
     if (frame.code) words.title = frame.code;
     this.meta.replaceChildren(words);
     this.meta.hidden = false;
-    if (frame.type === "finished" && frame.reason === "length") this.meta.append(askButton("continue", "Continue"));
-    this.meta.append(askButton("regenerate", "Try again"));
+    if (frame.type === "finished" && frame.reason === "length") this.meta.append(askButton("continue", gettext("Continue")));
+    this.meta.append(askButton("regenerate", gettext("Try again")));
     this.#painted();
   }
 

@@ -1,4 +1,5 @@
 // The list of conversations: a drawer on a phone, older ones as one scrolls, a new entry when a conversation begins.
+import { gettext, interpolate } from "./gettext.js";
 import { startKeeping } from "./keeping.js";
 import { trusted } from "./trusted.js";
 
@@ -94,7 +95,7 @@ export function addConversation(conversation, title) {
     today = document.createElement("section");
     today.dataset.group = "Today";
     const heading = document.createElement("h2");
-    heading.textContent = "Today";
+    heading.textContent = gettext("Today");
     today.append(heading, document.createElement("ul"));
     const pinned = list.querySelector('[data-group="Pinned"]');
     if (pinned) pinned.after(today);
@@ -106,6 +107,6 @@ export function addConversation(conversation, title) {
   link.dataset.conversation = conversation;
   link.textContent = link.title = title;
   link.setAttribute("aria-current", "page");
-  item.querySelector(".options").setAttribute("aria-label", `Options of ${title}`);
+  item.querySelector(".options").setAttribute("aria-label", interpolate(gettext("Options of %(title)s"), { title }));
   today.querySelector("ul").prepend(item);
 }

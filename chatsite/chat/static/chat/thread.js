@@ -1,4 +1,5 @@
 // The conversation on the page: prompts and replies in order, followed to its end unless the reader scrolls up.
+import { gettext, interpolate } from "./gettext.js";
 import { newReply, Reply } from "./reply.js";
 import { dress } from "./tools.js";
 import { trusted } from "./trusted.js";
@@ -190,7 +191,7 @@ function newPrompt(message, text) {
   const article = document.createElement("article");
   article.className = "prompt";
   article.dataset.message = message;
-  article.setAttribute("aria-label", "You");
+  article.setAttribute("aria-label", gettext("You"));
   const words = document.createElement("div");
   words.className = "text";
   words.dir = "auto";
@@ -202,5 +203,7 @@ function newPrompt(message, text) {
 // What the server says, or nothing but its status.
 export async function reason(response) {
   const isPlain = response.headers.get("content-type")?.startsWith("text/plain");
-  return isPlain ? response.text() : `That could not be done (${response.status}). Reload the page and try again.`;
+  if (isPlain) return response.text();
+  const words = gettext("That could not be done (%(status)s). Reload the page and try again.");
+  return interpolate(words, { status: response.status });
 }

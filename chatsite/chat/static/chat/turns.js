@@ -1,10 +1,11 @@
 // What a person does with what was said: looks at another version, edits, copies, judges, clears the context.
 import { newId } from "./composer.js";
 import { copyLater } from "./copy.js";
+import { gettext, interpolate } from "./gettext.js";
 import { reason } from "./thread.js";
 import { dress, fromTemplate } from "./tools.js";
 
-const UNREACHED = "That could not be done just now. Try again when the connection is back.";
+const UNREACHED = gettext("That could not be done just now. Try again when the connection is back.");
 const threadBox = document.querySelector("#thread");
 
 // page: { thread, composer, ask(frame), say(text), show(address, options, reader), conversation() }
@@ -24,7 +25,8 @@ export function startTurning(page) {
     const now = threadBox.children[place];
     const button = now?.querySelector(`[data-turn="${to}"]`);
     (button?.disabled ? now.querySelector(".stepper button:enabled") : button)?.focus();
-    page.say(`Version ${now?.dataset.number} of ${now?.dataset.count}`);
+    const { number, count } = now?.dataset ?? {};
+    page.say(interpolate(gettext("Version %(number)s of %(count)s"), { number, count }));
   }
 
   function edit(article) {
@@ -71,7 +73,7 @@ export function startTurning(page) {
       return response.text();
     });
     await copyLater(text);
-    page.say("Reply copied");
+    page.say(gettext("Reply copied"));
     const button = article.querySelector('[data-turn="copy"]');
     button.classList.add("done");
     setTimeout(() => button.classList.remove("done"), 1_500);
@@ -84,7 +86,7 @@ export function startTurning(page) {
     dress(article, { verdict, word: "" });
     article.querySelector("form.word")?.remove();
     if (verdict) askWhy(article, verdict);
-    page.say(verdict ? "Thank you" : "Taken back");
+    page.say(verdict ? gettext("Thank you") : gettext("Taken back"));
   }
 
   function askWhy(article, verdict) {
@@ -101,7 +103,7 @@ export function startTurning(page) {
         await post(article, "feedback", { verdict, word: box.value });
         dress(article, { word: box.value });
         done();
-        page.say("Thank you");
+        page.say(gettext("Thank you"));
       });
     });
     article.querySelector(".tools").after(why);
@@ -118,7 +120,7 @@ export function startTurning(page) {
     dress(article, cleared ? { message, cleared: "" } : { message });
     if (cleared) thread.toEnd();
     document.querySelector("#prompt").focus();
-    page.say(cleared ? "Context cleared" : "Context kept");
+    page.say(cleared ? gettext("Context cleared") : gettext("Context kept"));
   }
 
   async function attempt(act) {

@@ -1,42 +1,58 @@
 // What the page says about a reply, in the same words as the server's history.
+import { gettext, interpolate, ngettext } from "./gettext.js";
 
 const TITLE_LENGTH = 60;
 
+const ordinals = new Intl.PluralRules(document.documentElement.lang, { type: "ordinal" });
+
 export function ordinal(number) {
-  const tens = number % 100;
-  const suffix = tens > 10 && tens < 14 ? "th" : { 1: "st", 2: "nd", 3: "rd" }[number % 10] ?? "th";
-  return `${number}${suffix}`;
+  const words = {
+    one: gettext("%(number)sst"),
+    two: gettext("%(number)snd"),
+    few: gettext("%(number)srd"),
+    other: gettext("%(number)sth"),
+  };
+  return interpolate(words[ordinals.select(number)] ?? words.other, { number });
 }
 
 export function duration(seconds) {
-  if (seconds < 90) return `${Math.max(1, Math.round(seconds))} s`;
-  return `${Math.round(seconds / 60)} min`;
+  if (seconds < 90) return interpolate(gettext("%(number)s s"), { number: Math.max(1, Math.round(seconds)) });
+  return interpolate(gettext("%(number)s min"), { number: Math.round(seconds / 60) });
 }
 
 export function placeInLine(frame, workers) {
-  if (frame.paused) return "paused";
-  const place = `${ordinal(frame.position || 1)} in line`;
-  if (workers === 0) return `${place}, no worker is running`;
-  return frame.eta_seconds ? `${place}, about ${duration(frame.eta_seconds)}` : place;
+  if (frame.paused) return gettext("paused");
+  const place = ordinal(frame.position || 1);
+  if (workers === 0) return interpolate(gettext("%(place)s in line, no worker is running"), { place });
+  if (!frame.eta_seconds) return interpolate(gettext("%(place)s in line"), { place });
+  return interpolate(gettext("%(place)s in line, about %(duration)s"), { place, duration: duration(frame.eta_seconds) });
 }
 
 export function outcome(frame) {
-  if (frame.type === "cancelled") return "stopped";
-  if (frame.type === "expired") return frame.message ? `waited too long: ${frame.message}` : "waited too long";
-  if (frame.type === "failed") return `failed: ${frame.message} (${frame.code})`;
+  if (frame.type === "cancelled") return gettext("stopped");
+  if (frame.type === "expired") {
+    return frame.message ? interpolate(gettext("waited too long: %(message)s"), frame) : gettext("waited too long");
+  }
+  if (frame.type === "failed") return interpolate(gettext("failed: %(message)s (%(code)s)"), frame);
   const tokens = frame.usage?.completion_tokens ?? 0;
-  const words = [`${tokens} token${tokens === 1 ? "" : "s"}`];
+  const words = [interpolate(ngettext("%(number)s token", "%(number)s tokens", tokens), { number: tokens })];
   const seconds = (frame.timings?.total ?? 0) - (frame.timings?.first_token ?? 0);
   const timed = frame.timings?.tokens ?? tokens; // fewer than all if another worker began the reply
-  if (timed > 1 && seconds > 0) words.push(`${((timed - 1) / seconds).toFixed(1)} tokens/s`);
-  if (frame.reason === "length") words.push("ended at its length");
+  if (timed > 1 && seconds > 0) {
+    words.push(interpolate(gettext("%(speed)s tokens/s"), { speed: ((timed - 1) / seconds).toFixed(1) }));
+  }
+  if (frame.reason === "length") words.push(gettext("ended at its length"));
   if (frame.usage?.dropped_messages) words.push(leftOut(frame.usage.dropped_messages));
   return words.join(" · ");
 }
 
 function leftOut(number) {
-  if (number === 1) return "the oldest message no longer fits and was left out";
-  return `the oldest ${number} messages no longer fit and were left out`;
+  const words = ngettext(
+    "the oldest message no longer fits and was left out",
+    "the oldest %(number)s messages no longer fit and were left out",
+    number,
+  );
+  return interpolate(words, { number });
 }
 
 // As the server titles a conversation: the first line with words, cut between words.
