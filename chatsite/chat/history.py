@@ -22,6 +22,9 @@ class Entry:
     state: str = ""
     outcome: str = ""
     can_continue: bool = False
+    tokens: int = 0
+    """Of its prompt and itself: how much of a model's context they fill."""
+    dropped: int = 0
     number: int = 1
     count: int = 1
     context_cleared: bool = False
@@ -71,6 +74,8 @@ def _entry(message: Message) -> Entry:
         state=job.state,
         outcome=outcome(job),
         can_continue=job.finish_reason == "length",
+        tokens=job.prompt_tokens + job.completion_tokens,
+        dropped=job.dropped_messages,
     )
 
 
