@@ -16,17 +16,19 @@ _known: tuple[float, tuple[str, ...], list[dict[str, Any]]] = (float("-inf"), ()
 
 
 def offers() -> list[dict[str, Any]]:
-    """Every configured model, in the order of the setting."""
+    """Every configured model, as it was within the last second."""
     global _known
     read_at, names, found = _known
-    configured = conf.models()
-    if time.monotonic() - read_at > FRESH_SECONDS or names != tuple(configured):
-        found = _read(list(configured.values()))
-        _known = (time.monotonic(), tuple(configured), found)
+    configured = tuple(conf.models())
+    if time.monotonic() - read_at > FRESH_SECONDS or names != configured:
+        found = look()
+        _known = (time.monotonic(), configured, found)
     return found
 
 
-def _read(specs: list[ModelSpec]) -> list[dict[str, Any]]:
+def look() -> list[dict[str, Any]]:
+    """Every configured model as it is now, in the order of the setting."""
+    specs = conf.models().values()
     witnesses = availability.witnesses()
     live = [worker for worker in witnesses if worker.live]  # type: ignore[attr-defined]
     loads = {load.name: load for load in overview.queue_loads(live)}

@@ -131,7 +131,10 @@ def _range(name: str, is_foreign: bool = False) -> Range:
 
 
 def _range_words(within: Range) -> str:
-    values = {"low": shown_number(within.low), "high": shown_number(within.high)}
+    values = {
+        "low": shown_number(within.low),
+        "high": f"{within.high:,}" if within.is_whole else shown_number(within.high),
+    }
     return (_("above %(low)s, at most %(high)s") if within.above else _("%(low)s to %(high)s")) % values
 
 
