@@ -112,7 +112,9 @@ def test_the_keyboard_alone_sets_everything(site: Site, sign_in: SignIn) -> None
             page.keyboard.type("0.3")
         if name == "as_default":
             page.keyboard.press("Space")
-        assert page.evaluate("document.activeElement === document.body || !!document.activeElement.closest('#settings')")
+        assert page.evaluate(
+            "document.activeElement === document.body || !!document.activeElement.closest('#settings')"
+        )
     params = ["temperature", "max_new_tokens", "min_new_tokens", "top_p", "top_k", "min_p", "repetition_penalty"]
     params += ["presence_penalty", "frequency_penalty", "seed", "stop"]
     assert {"system_prompt", *params, "as_default", "defaults", "close"} <= set(reached)

@@ -147,6 +147,7 @@ class ChatConsumer(JobConsumer):
             "reply": str(part.message_id),
             "client_id": str(job.client_id) if job.client_id else None,
             "text": question.text if question else "",
+            "model": job.model,
         }
 
     def active_jobs(self) -> list[Frame]:

@@ -22,6 +22,7 @@ class Entry:
     state: str = ""
     outcome: str = ""
     can_continue: bool = False
+    model: str = ""
     tokens: int = 0
     """Of its prompt and itself: how much of a model's context they fill."""
     dropped: int = 0
@@ -74,6 +75,7 @@ def _entry(message: Message) -> Entry:
         state=job.state,
         outcome=outcome(job),
         can_continue=job.finish_reason == "length",
+        model=job.model,
         tokens=job.prompt_tokens + job.completion_tokens,
         dropped=job.dropped_messages,
     )

@@ -14,7 +14,17 @@ from chatsite.chat.models import MAX_MODEL_LENGTH, Conversation, PersonPreferenc
 from chatsite.chat.preference_form import NAMES, BadPreferences, read_params, written_params
 from generation import admission, conf
 
-__all__ = ["BadPreferences", "Chosen", "bounded", "change", "keep_as_default", "keep_for", "of_person", "offered"]
+__all__ = [
+    "BadPreferences",
+    "Chosen",
+    "bounded",
+    "change",
+    "from_json",
+    "keep_as_default",
+    "keep_for",
+    "of_person",
+    "offered",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,11 @@ export function startContext(models) {
       meter.max = context;
       meter.value = Math.min(tokens, context);
     }
-    box.classList.toggle("full", tokens >= NEARLY * context);
+    const isNear = Boolean(context) && tokens >= NEARLY * context;
+    box.classList.toggle("full", isNear);
     words.textContent = context ? used(tokens, context) : tokensUsed(tokens);
-    const dropped = Number(last?.dataset.dropped ?? 0);
-    const said = dropped ? notRead(dropped) : tokens >= NEARLY * context ? NEARLY_FULL : "";
+    const dropped = last?.dataset.model === models.current?.name ? Number(last?.dataset.dropped ?? 0) : 0;
+    const said = dropped ? notRead(dropped) : isNear ? NEARLY_FULL : "";
     if (word.textContent !== said) word.textContent = said;
   };
   new MutationObserver(show).observe(thread, { childList: true });

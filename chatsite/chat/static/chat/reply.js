@@ -74,6 +74,7 @@ export class Reply {
 
   queued(frame, workers) {
     this.article.dataset.state = "queued";
+    this.article.dataset.model = frame.model ?? "";
     this.say(placeInLine(frame, workers));
   }
 

@@ -21,12 +21,11 @@ export const used = (tokens, context) => `${number(tokens)} of ${number(context)
 
 export const tokensUsed = (tokens) => `${number(tokens)} tokens`;
 
-export const NEARLY_FULL =
-  "The model's context is nearly full. Past its end the oldest messages stay here, but the model no longer reads them.";
+export const NEARLY_FULL = "The model's context is nearly full. Past its end it no longer reads the oldest messages.";
 
 export function notRead(messages) {
-  const which = messages === 1 ? "The oldest message no longer fits" : `The oldest ${number(messages)} messages no longer fit`;
-  return `${which} into the model's context: ${messages === 1 ? "it stays here, but the model doesn't read it" : "they stay here, but the model doesn't read them"}.`;
+  const which = messages === 1 ? "message" : `${number(messages)} messages`;
+  return `The model's context is full: it no longer reads the oldest ${which}.`;
 }
 
 export const SETTINGS = "Settings";

@@ -40,8 +40,11 @@ export class Settings {
 
   // For the prompt that begins a conversation.
   get ofNew() {
-    const { model, system_prompt, ...params } = this.#kept ?? {};
-    return this.#kept && { model, system_prompt, params };
+    const kept = this.#kept;
+    if (!kept) return null;
+    const { model, system_prompt, ...params } = kept;
+    // One that is offered no longer is shown as the default one, and is the default one.
+    return { model: this.#models.named(model)?.name === model ? model : "", system_prompt, params };
   }
 
   belongsTo(conversation) {
