@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable, Iterator
-from urllib.parse import urlsplit
 from uuid import UUID
 
 import pytest
@@ -196,9 +195,11 @@ def test_a_conversation_keeps_its_model(slow_site: Site, sign_in: SignIn) -> Non
     reply(page).get_by_role("button", name="Try again").click()
     expect_state(page, "finished")
     assert last_job(slow_site, page)[0] == "slow"
-    with page.expect_response(lambda response: urlsplit(response.url).path.endswith("/settings/")) as answer:
-        chooser.select_option("mock")
-    assert answer.value.ok
+    second = person.tab(page.url)
+    expect(second.locator("#model")).to_have_value("slow")
+    chooser.select_option("mock")
+    expect(second.locator("#model")).to_have_value("mock")
+    second.close()
     converse(page, "one two three")
     assert last_job(slow_site, page)[0] == "mock"
     other = person.tab(slow_site.url)

@@ -15,11 +15,14 @@ export class Settings {
   #conversation;
   #key;
   #mine = {};
+  #kept; // for the conversation that the next prompt begins
+  #others; // this person's other tabs
 
   constructor(user, conversation, models) {
     this.#models = models;
     this.#conversation = conversation;
     this.#key = `tokenline:settings:${user}`;
+    this.#kept = conversation ? null : this.#keptBefore();
     this.#opener.addEventListener("click", () => this.#open());
     this.#form.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -29,6 +32,10 @@ export class Settings {
     this.#form.elements.model.addEventListener("change", () => this.#showModel(this.#form.elements.model.value));
     const acts = { close: () => this.#dialog.close(), defaults: () => this.#fill({}), mine: () => this.#fill(this.#mine) };
     this.#dialog.addEventListener("click", (event) => acts[event.target.closest("[data-set]")?.dataset.set]?.());
+    this.#others = new BroadcastChannel(this.#key);
+    this.#others.addEventListener("message", ({ data }) => {
+      if (data.conversation === this.#conversation) this.#show(data.settings);
+    });
     models.addEventListener("change", () => this.#dialog.open && this.#showModel(this.#form.elements.model.value));
   }
 
@@ -58,8 +65,18 @@ export class Settings {
       this.#keep({ ...this.#kept, model });
       return;
     }
-    const answer = await this.#ask({ model }).catch(() => null);
-    if (!answer?.ok) toast(MODEL_NOT_KEPT);
+    try {
+      const answer = await this.#ask({ model });
+      if (!answer.ok) throw new Error(answer.status);
+      this.#tell((await answer.json()).settings);
+    } catch {
+      toast(MODEL_NOT_KEPT);
+    }
+  }
+
+  // A conversation that hasn't begun is each tab's own.
+  #tell(settings) {
+    if (this.#conversation) this.#others.postMessage({ conversation: this.#conversation, settings });
   }
 
   get #address() {
@@ -128,6 +145,7 @@ export class Settings {
   #saved(settings) {
     if (!this.#conversation) this.#keep(settings);
     this.#show(settings);
+    this.#tell(settings);
     this.#dialog.close();
     toast(SAVED);
   }
@@ -163,17 +181,21 @@ export class Settings {
     this.#opener.setAttribute("aria-label", name);
   }
 
-  get #kept() {
-    if (this.#conversation) return null;
+  #keep(settings) {
+    this.#kept = settings;
+    try {
+      if (settings) sessionStorage.setItem(this.#key, JSON.stringify(settings));
+      else sessionStorage.removeItem(this.#key);
+    } catch {
+      // Storage is forbidden: they live as long as the page.
+    }
+  }
+
+  #keptBefore() {
     try {
       return JSON.parse(sessionStorage.getItem(this.#key));
     } catch {
       return null;
     }
-  }
-
-  #keep(settings) {
-    if (settings) sessionStorage.setItem(this.#key, JSON.stringify(settings));
-    else sessionStorage.removeItem(this.#key);
   }
 }
