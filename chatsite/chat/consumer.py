@@ -8,11 +8,13 @@ from uuid import UUID
 import redis
 from django.db import transaction
 
-from chatsite.chat import conversations
+from chatsite.chat import conversations, preferences
 from chatsite.chat.conversations import NEWEST, Asked
 from chatsite.chat.html_reply import HtmlReply
 from chatsite.chat.models import Conversation, ReplyJob
+from chatsite.chat.preferences import Chosen
 from generation import frames
+from generation.admission import Refused
 from generation.consumers import NOT_FOUND, Closing, JobConsumer
 from generation.delivery import stream
 from generation.delivery.reader import ENDS
@@ -77,10 +79,25 @@ class ChatConsumer(JobConsumer):
         if frame["type"] == "prompt":
             parent = frames.optional_uuid(frame, "parent") if "parent" in frame else NEWEST
             text = frames.text_of(frame, "text")
-            return conversations.prompt(user, self.conversation, text, parent, asked)
+            return conversations.prompt(user, self.conversation, text, parent, asked, self._settings_of(frame))
         message = frames.uuid_of(frame, "message")
         act = conversations.regenerate if frame["type"] == "regenerate" else conversations.go_on
         return act(user, self.conversation, message, asked)
+
+    def _settings_of(self, frame: Frame) -> Chosen | None:
+        """What a conversation begins with that this prompt begins; None for what its person set as a default."""
+        if self.conversation is not None or frame.get("settings") is None:
+            return None
+        try:
+            return preferences.from_json(frame["settings"], preferences.of_person(self.sign_in.user_id))
+        except preferences.BadPreferences as bad:
+            raise Refused("bad_params", str(bad)) from None
+
+    def greeting(self) -> Frame:
+        """What was set for this conversation, or for each new one."""
+        found = Conversation.objects.filter(pk=self.conversation).first() if self.conversation else None
+        chosen = Chosen.of(found) if found else preferences.of_person(self.sign_in.user_id)
+        return {"settings": {"model": chosen.model, "changed": bool(chosen.system_prompt or chosen.params)}}
 
     async def accepted(self, job: Job) -> None:
         conversation = await in_database(_conversation_of, job)
@@ -130,6 +147,7 @@ class ChatConsumer(JobConsumer):
             "reply": str(part.message_id),
             "client_id": str(job.client_id) if job.client_id else None,
             "text": question.text if question else "",
+            "model": job.model,
         }
 
     def active_jobs(self) -> list[Frame]:

@@ -2,8 +2,11 @@
 import { Asked } from "./asked.js";
 import { Banner } from "./banner.js";
 import { Composer, newId } from "./composer.js";
+import { startContext } from "./context.js";
 import { startCopying } from "./copy.js";
 import { gettext } from "./gettext.js";
+import { Models } from "./models.js";
+import { Settings } from "./settings.js";
 import { addConversation, startSidebar } from "./sidebar.js";
 import { Socket } from "./socket.js";
 import { Thread } from "./thread.js";
@@ -26,6 +29,8 @@ const say = (text) => (live.textContent = text);
 const banner = new Banner();
 const thread = new Thread();
 const composer = new Composer(user, conversation, ask);
+const models = new Models(() => socket.send({ type: "models" }), (name) => settings.chooseModel(name));
+const settings = new Settings(user, conversation, models);
 const socket = new Socket(address, { frame: receive, closed: lost, offline, ended });
 const asked = new Asked((frame) => socket.send(frame));
 
@@ -37,6 +42,7 @@ function address() {
 function ask(frame) {
   // A prompt goes on from what is shown here, whichever branch that is.
   if (frame.type === "prompt" && thread.last) frame = { parent: thread.last, ...frame };
+  if (!conversation && settings.ofNew) frame = { settings: settings.ofNew, ...frame };
   mine.add(frame.id);
   thread.toEnd();
   asked.ask(frame);
@@ -65,7 +71,9 @@ const onFrame = {
     }
     workers = frame.workers;
     problems = [];
-    composer.configure(frame.limits, frame.models);
+    composer.configure(frame.limits);
+    models.take(frame.models);
+    settings.greeted(frame.settings);
     banner.back();
     composer.recovered();
     asked.connected();
@@ -82,6 +90,8 @@ const onFrame = {
     }
     showStop();
   },
+
+  models: (frame) => models.take(frame.models),
 
   async queued(frame) {
     if (!conversation && mine.has(frame.client_id)) adopt(frame);
@@ -160,6 +170,7 @@ function adopt(frame) {
   document.body.dataset.conversation = conversation;
   history.replaceState(null, "", `/c/${conversation}/`);
   composer.belongsTo(conversation);
+  settings.belongsTo(conversation);
   const title = titleFrom(frame.text ?? "") || gettext("Conversation");
   document.title = `${title} · Tokenline`;
   document.querySelector("#title").textContent = title;
@@ -213,7 +224,8 @@ document.querySelector("#thread").addEventListener("click", (event) => {
   if (!button) return;
   const { message } = button.closest("article").dataset;
   button.disabled = true;
-  ask({ type: button.dataset.ask, id: newId(), message });
+  const isAnother = button.dataset.ask === "regenerate"; // by the model that is chosen now
+  ask({ type: button.dataset.ask, id: newId(), message, ...(isAnother && { model: composer.model }) });
 });
 
 for (const example of document.querySelectorAll("button.example")) {
@@ -221,5 +233,6 @@ for (const example of document.querySelectorAll("button.example")) {
 }
 
 startTurning({ thread, composer, ask, say, show, conversation: () => conversation });
+startContext(models);
 startSidebar();
 startCopying(document.querySelector("#thread"), say);
