@@ -76,6 +76,10 @@ class JobConsumer(FollowingConsumer):
         """The unfinished jobs of this socket's conversation, for `hello`."""
         return []
 
+    def greeting(self) -> Frame:
+        """What else `hello` says."""
+        return {}
+
     # Connection.
 
     async def connect(self) -> None:
@@ -122,6 +126,7 @@ class JobConsumer(FollowingConsumer):
             },
             "workers": overview.live_workers().count(),
             "active": self.active_jobs(),
+            **self.greeting(),
         }
 
     async def signed_out(self) -> None:

@@ -167,10 +167,11 @@ function rename(item, link) {
   input.select();
 }
 
-function retitle(link, title) {
-  link.textContent = link.title = title;
-  link.closest("li")?.querySelector(".options").setAttribute("aria-label", `Options of ${title}`);
-  if (link.dataset.conversation !== document.body.dataset.conversation) return;
+// link: its entry in the list; none while that doesn't show it, and then it is the page's own
+export function retitle(link, title) {
+  if (link) link.textContent = link.title = title;
+  link?.closest("li")?.querySelector(".options").setAttribute("aria-label", `Options of ${title}`);
+  if (link && link.dataset.conversation !== document.body.dataset.conversation) return;
   document.querySelector("#title").textContent = title;
   document.title = `${title} · Tokenline`;
 }

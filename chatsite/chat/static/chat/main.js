@@ -1,8 +1,11 @@
 // The chat page: frames from the socket to the thread, and what the person does to the socket.
+import { say, sayEnd, sayPlace } from "./announcer.js";
 import { Asked } from "./asked.js";
 import { Banner } from "./banner.js";
 import { Composer, newId } from "./composer.js";
 import { startCopying } from "./copy.js";
+import { startKeyboard } from "./keyboard.js";
+import { onNews } from "./news.js";
 import { addConversation, startSidebar } from "./sidebar.js";
 import { Socket } from "./socket.js";
 import { Thread } from "./thread.js";
@@ -17,10 +20,8 @@ let greeted = false;
 let problems = []; // the server's last word on what is down
 const mine = new Set(); // ids of what was asked here
 
-const live = document.querySelector("#live");
 const stopButton = document.querySelector("#stop");
 let over = 0; // the close code after which this page sends nothing more
-const say = (text) => (live.textContent = text);
 
 const banner = new Banner();
 const thread = new Thread();
@@ -55,6 +56,8 @@ async function show(...how) {
 }
 
 const onFrame = {
+  ...onNews,
+
   async hello(frame) {
     if (frame.user !== undefined && frame.user !== user) {
       // Somebody else signed in with this browser: what stands here isn't theirs.
@@ -64,6 +67,7 @@ const onFrame = {
     }
     workers = frame.workers;
     problems = [];
+    onNews.title(frame);
     composer.configure(frame.limits, frame.models);
     banner.back();
     composer.recovered();
@@ -95,6 +99,7 @@ const onFrame = {
     }
     reply.begin(frame.job);
     reply.queued(frame, workers);
+    sayPlace(frame.job, frame.position, reply.status.textContent);
     showStop();
   },
 
@@ -141,7 +146,7 @@ const onReply = {
 
 function end(reply, frame, words) {
   reply.end(frame);
-  say(words);
+  sayEnd(words, reply);
   showStop();
 }
 
@@ -222,3 +227,4 @@ for (const example of document.querySelectorAll("button.example")) {
 startTurning({ thread, composer, ask, say, show, conversation: () => conversation });
 startSidebar();
 startCopying(document.querySelector("#thread"), say);
+startKeyboard();

@@ -15,7 +15,8 @@ export function duration(seconds) {
 
 export function placeInLine(frame, workers) {
   if (frame.paused) return "paused";
-  const place = `${ordinal(frame.position || 1)} in line`;
+  // Of those who wait: "1st" beside a running reply would sound like having one's turn.
+  const place = frame.position > 1 ? `${ordinal(frame.position)} in line` : "next in line";
   if (workers === 0) return `${place}, no worker is running`;
   return frame.eta_seconds ? `${place}, about ${duration(frame.eta_seconds)}` : place;
 }
@@ -39,12 +40,22 @@ function leftOut(number) {
   return `the oldest ${number} messages no longer fit and were left out`;
 }
 
-// As the server titles a conversation: the first line with words, cut between words.
+// As the server titles a conversation: the first line with words, without Markdown's marks, cut between words.
 export function titleFrom(text) {
-  const line = text.split("\n").map((each) => each.trim().replace(/\s+/g, " ")).find(Boolean) ?? "";
+  const lines = text.split("\n").map((each) => each.trim().replace(/\s+/g, " "));
+  const line = lines.map(withoutMarks).find(Boolean) ?? lines.find(Boolean) ?? "";
   const characters = [...line];
   if (characters.length <= TITLE_LENGTH) return line;
   const cut = characters.slice(0, TITLE_LENGTH - 1);
   const blank = cut.lastIndexOf(" ");
   return `${(blank >= TITLE_LENGTH / 2 ? cut.slice(0, blank) : cut).join("").trimEnd()}…`;
+}
+
+function withoutMarks(line) {
+  if (/^(?:```|~~~|[-*_=#>\s]+$)/.test(line)) return "";
+  line = line.replace(/^(?:#{1,6} |> ?|[-*+] )+/, "").replace(/!?\[([^\]]*)\]\([^)\s]*\)/g, "$1");
+  for (let each = 0; each < 2; each += 1) {
+    line = line.replace(/(?<![\w*`~])(\*{1,3}|`|~~)(?=\S)(.+?)(?<=\S)\1(?![\w*`~])/g, "$2"); // one in another
+  }
+  return line.trim();
 }
