@@ -28,6 +28,12 @@ export function startKeeping(conversations, refreshList) {
   addEventListener("click", (event) => {
     if (menu && !menu.contains(event.target) && !menuButton.contains(event.target)) close();
   });
+  // Where the menu was opened by the pointer the focus isn't in it.
+  document.addEventListener("keydown", (event) => {
+    if (!menu || event.key !== "Escape" || event.defaultPrevented) return;
+    event.preventDefault();
+    close(true);
+  });
   list.addEventListener("scroll", () => close(), { passive: true });
   addEventListener("resize", () => close());
   startImport();
