@@ -83,6 +83,10 @@ class JobConsumer(FollowingConsumer):
         """The unfinished jobs of this socket's conversation, for `hello`."""
         return []
 
+    def greeting(self) -> Frame:
+        """What else `hello` says."""
+        return {}
+
     # Connection.
 
     async def connect(self) -> None:

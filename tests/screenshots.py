@@ -129,7 +129,7 @@ def take_mock_phases(site: Site, photographer: Photographer) -> None:
     photographer.take(page, "streaming")
     other = photographer.person(site, "Grace").page
     say(other, "And what about snow?")
-    expect(reply(other).locator(".status")).to_contain_text("1st in line")
+    expect(reply(other).locator(".status")).to_contain_text("next in line")
     photographer.take(other, "waiting")
     other.set_viewport_size(SIZES["phone"])
     for scheme in SCHEMES:
@@ -159,7 +159,7 @@ def take_real_replies(site: Site, photographer: Photographer) -> None:
     expect(growing).to_have_attribute("data-state", "running")
     say(page, "And now a poem about it.")
     expect(growing.locator(".blocks")).to_have_text(re.compile(r"(\S+\s+){45}"), timeout=PATIENCE)
-    expect(reply(page).locator(".status")).to_contain_text("1st in line")
+    expect(reply(page).locator(".status")).to_contain_text("next in line")
     photographer.take(page, "line")
 
 

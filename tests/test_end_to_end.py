@@ -46,7 +46,7 @@ def test_it_runs_two_at_a_time_and_tells_the_third_its_place(slow_site: Site, si
         say(page, numbered())
         expect_state(page, "running")
     say(third, numbered())
-    expect(reply(third).locator(".status")).to_have_text(re.compile("^1st in line"))
+    expect(reply(third).locator(".status")).to_have_text(re.compile("^next in line"))
     seen: set[tuple[str, str]] = set()
     while True:
         third_state = state_of(third)
@@ -69,7 +69,7 @@ def test_it_takes_somebody_out_of_the_line(slow_site: Site, sign_in: SignIn) -> 
         say(each, numbered())
         expect_state(each, "running")
     say(page, "never mind")
-    expect(reply(page).locator(".status")).to_have_text(re.compile("^1st in line"))
+    expect(reply(page).locator(".status")).to_have_text(re.compile("^next in line"))
     page.locator("#stop").click()
     expect_state(page, "cancelled")
     expect(reply(page).locator(".outcome")).to_have_text("stopped")

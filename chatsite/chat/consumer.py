@@ -8,7 +8,7 @@ from uuid import UUID
 import redis
 from django.db import transaction
 
-from chatsite.chat import conversations, preferences
+from chatsite.chat import conversations, news, preferences
 from chatsite.chat.conversations import NEWEST, Asked
 from chatsite.chat.html_reply import HtmlReply
 from chatsite.chat.models import Conversation, ReplyJob
@@ -25,16 +25,13 @@ from generation.models import Job
 logger = logging.getLogger(__name__)
 
 
-def conversation_group(conversation_id: UUID) -> str:
-    return f"conversation.{conversation_id}"
-
-
 class ChatConsumer(JobConsumer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._html: dict[UUID, HtmlReply] = {}
         self._wants_html = False
         self._greeted_with: set[str] = set()
+        self._title: str | None = None
 
     def open(self) -> None:
         query = parse_qs(self.scope["query_string"].decode("latin-1"))
@@ -43,9 +40,14 @@ class ChatConsumer(JobConsumer):
             self.window = None  # html frames have a window of their own
         wanted = self.scope["url_route"]["kwargs"].get("conversation")
         if wanted is not None:
-            if not Conversation.objects.filter(pk=wanted, user_id=self.sign_in.user_id).exists():
+            own = Conversation.objects.filter(pk=wanted, user_id=self.sign_in.user_id)
+            self._title = own.values_list("title", flat=True).first()
+            if self._title is None:
                 raise Closing(NOT_FOUND)
             self.conversation = wanted
+
+    def greeting(self) -> Frame:
+        return {} if self._title is None else {"title": self._title}
 
     async def opened(self) -> None:
         if self.conversation is not None:
@@ -54,7 +56,7 @@ class ChatConsumer(JobConsumer):
     async def _join(self) -> None:
         assert self.conversation is not None
         try:
-            await self.channel_layer.group_add(conversation_group(self.conversation), self.channel_name)
+            await self.channel_layer.group_add(news.group(self.conversation), self.channel_name)
         except (redis.RedisError, OSError) as error:
             logger.warning("other tabs' prompts are not heard of: %r", error)
 
@@ -63,7 +65,7 @@ class ChatConsumer(JobConsumer):
             html.close()
         if self.conversation is not None:
             try:
-                group = conversation_group(self.conversation)
+                group = news.group(self.conversation)
                 await self.channel_layer.group_discard(group, self.channel_name)
             except (redis.RedisError, OSError) as error:
                 logger.debug("a conversation's group was not left: %r", error)
@@ -114,13 +116,16 @@ class ChatConsumer(JobConsumer):
         assert self.conversation is not None
         try:
             await self.channel_layer.group_send(
-                conversation_group(self.conversation),
+                news.group(self.conversation),
                 {"type": "conversation.job", "job": str(job.pk), "from": self.channel_name},
             )
         except (redis.RedisError, OSError) as error:
             logger.warning("other tabs were not told of a prompt: %r", error)
 
     async def group_message(self, message: dict[str, Any]) -> bool:
+        if message["type"] == "conversation.news":
+            await self.send_frame({**message["frame"], "conversation": str(self.conversation)})
+            return True
         if message["type"] != "conversation.job":
             return await super().group_message(message)
         # What stood in `hello` is known to the client, which may have seen a part of it on an earlier socket.

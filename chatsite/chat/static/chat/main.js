@@ -1,11 +1,14 @@
 // The chat page: frames from the socket to the thread, and what the person does to the socket.
+import { say, sayEnd, sayPlace } from "./announcer.js";
 import { Asked } from "./asked.js";
 import { Banner } from "./banner.js";
 import { Composer, newId } from "./composer.js";
 import { startContext } from "./context.js";
 import { startCopying } from "./copy.js";
 import { gettext } from "./gettext.js";
+import { startKeyboard } from "./keyboard.js";
 import { Models } from "./models.js";
+import { onNews } from "./news.js";
 import { Settings } from "./settings.js";
 import { addConversation, startSidebar } from "./sidebar.js";
 import { Socket } from "./socket.js";
@@ -21,10 +24,8 @@ let greeted = false;
 let problems = []; // the server's last word on what is down
 const mine = new Set(); // ids of what was asked here
 
-const live = document.querySelector("#live");
 const stopButton = document.querySelector("#stop");
 let over = 0; // the close code after which this page sends nothing more
-const say = (text) => (live.textContent = text);
 
 const banner = new Banner();
 const thread = new Thread();
@@ -62,6 +63,8 @@ async function show(...how) {
 }
 
 const onFrame = {
+  ...onNews,
+
   async hello(frame) {
     if (frame.user !== undefined && frame.user !== user) {
       // Somebody else signed in with this browser: what stands here isn't theirs.
@@ -71,6 +74,7 @@ const onFrame = {
     }
     workers = frame.workers;
     problems = [];
+    onNews.title(frame);
     composer.configure(frame.limits);
     models.take(frame.models);
     settings.greeted(frame.settings);
@@ -106,6 +110,7 @@ const onFrame = {
     }
     reply.begin(frame.job);
     reply.queued(frame, workers);
+    sayPlace(frame.job, frame.position, reply.status.textContent);
     showStop();
   },
 
@@ -152,7 +157,7 @@ const onReply = {
 
 function end(reply, frame, words) {
   reply.end(frame);
-  say(words);
+  sayEnd(words, reply);
   showStop();
 }
 
@@ -236,3 +241,4 @@ startTurning({ thread, composer, ask, say, show, conversation: () => conversatio
 startContext(models);
 startSidebar();
 startCopying(document.querySelector("#thread"), say);
+startKeyboard();
