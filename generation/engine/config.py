@@ -32,3 +32,5 @@ class EngineStats:
     last_step_at: float  # time.monotonic()
     idle: bool
     alive: bool  # the thread runs
+    device: str  # where the model computes, and in what; empty for one without weights
+    dtype: str
