@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 
 from generation.benchmark.runs import Request, RunFailed, Stream, check
-from generation.engine import Event, EventType, FinishReason, ModelSpec, SamplingParams, load_engine
+from generation.engine import Engine, Event, EventType, FinishReason, ModelSpec, SamplingParams, load_engine
 from generation.engine import Sequence as EngineSequence
+from generation.engine.engine import OnEvents
 
 TEXT = (
     "The harbour lies quiet in the morning, and the fishing boats come home with the tide. An old woman mends her "
@@ -20,8 +21,9 @@ TEXT = (
 class Tokenline:
     name = "tokenline"
 
-    def __init__(self, spec: ModelSpec, slots: int, log: Callable[[str], None]) -> None:
-        self.engine = load_engine(spec, slots=slots, on_events=self._take, log=log)
+    def __init__(self, make: Callable[[OnEvents], Engine]) -> None:
+        """``make`` an engine that hands its events to what it is given; it is closed with this contestant."""
+        self.engine = make(self._take)
         stats = self.engine.stats()
         self.device, self.dtype = stats.device, stats.dtype
         self._numbers = itertools.count()
@@ -29,6 +31,10 @@ class Tokenline:
         self._late_after = 0
         self._may_be_late = threading.Event()
         self.engine.start()
+
+    @classmethod
+    def load(cls, spec: ModelSpec, slots: int, log: Callable[[str], None]) -> "Tokenline":
+        return cls(lambda take: load_engine(spec, slots=slots, on_events=take, log=log))
 
     def ids_of_text(self) -> list[int]:
         return self.engine.encode([{"role": "user", "content": TEXT}])
