@@ -76,3 +76,23 @@ def test_a_model_with_measured_layers_still_equals_generate() -> None:
     sequence = engine.submit([30, 50, 70], SamplingParams(temperature=0, max_new_tokens=20))
     assert [token for event in sequence for token in event.ids] == tiny.generate("qwen2", [30, 50, 70], 20)
     engine.close()
+
+
+@pytest.mark.parametrize("family", ["qwen2", "gpt2"])
+def test_weights_in_the_order_of_their_columns_equal_generate(family: str) -> None:
+    """GPT-2's output head is its embedding too."""
+
+    def measure(way: Way, layers: Sequence[Any], num_rows: int) -> float:
+        return (1.0 if layers[0].weight.is_contiguous() else 0.5) * len(layers) * 1e-6
+
+    model = copy.deepcopy(tiny.model(family))
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    said = speed_up_linears(model, measure)
+    head = model.get_output_embeddings()
+    assert said is not None and f"{head.out_features} × {head.in_features} by columns" in said
+    assert not head.weight.is_contiguous() and head.weight.t().is_contiguous()
+    assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
+    engine = Engine(model, tiny.tokenizer(), EngineConfig(slots=2, context=128))
+    sequence = engine.submit([30, 50, 70], SamplingParams(temperature=0, max_new_tokens=20))
+    assert [token for event in sequence for token in event.ids] == tiny.generate(family, [30, 50, 70], 20)
+    engine.close()
