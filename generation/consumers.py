@@ -75,10 +75,6 @@ class JobConsumer(FollowingConsumer):
         """The job if it may be followed on this socket: a foreign one is like none."""
         return Job.objects.filter(pk=job_id, user_id=self.sign_in.user_id).first()
 
-    def greeting(self) -> Frame:
-        """What else `hello` says."""
-        return {}
-
     def active_jobs(self) -> list[Frame]:
         """The unfinished jobs of this socket's conversation, for `hello`."""
         return []

@@ -31,7 +31,6 @@ class ChatConsumer(JobConsumer):
         self._html: dict[UUID, HtmlReply] = {}
         self._wants_html = False
         self._greeted_with: set[str] = set()
-        self._title: str | None = None
 
     def open(self) -> None:
         query = parse_qs(self.scope["query_string"].decode("latin-1"))
@@ -40,14 +39,9 @@ class ChatConsumer(JobConsumer):
             self.window = None  # html frames have a window of their own
         wanted = self.scope["url_route"]["kwargs"].get("conversation")
         if wanted is not None:
-            own = Conversation.objects.filter(pk=wanted, user_id=self.sign_in.user_id)
-            self._title = own.values_list("title", flat=True).first()
-            if self._title is None:
+            if not Conversation.objects.filter(pk=wanted, user_id=self.sign_in.user_id).exists():
                 raise Closing(NOT_FOUND)
             self.conversation = wanted
-
-    def greeting(self) -> Frame:
-        return {} if self._title is None else {"title": self._title}
 
     async def opened(self) -> None:
         if self.conversation is not None:
@@ -96,10 +90,11 @@ class ChatConsumer(JobConsumer):
             raise Refused("bad_params", str(bad)) from None
 
     def greeting(self) -> Frame:
-        """What was set for this conversation, or for each new one."""
+        """What was set for this conversation, or for each new one, and the title that it has by now."""
         found = Conversation.objects.filter(pk=self.conversation).first() if self.conversation else None
         chosen = Chosen.of(found) if found else preferences.of_person(self.sign_in.user_id)
-        return {"settings": {"model": chosen.model, "changed": bool(chosen.system_prompt or chosen.params)}}
+        settings = {"model": chosen.model, "changed": bool(chosen.system_prompt or chosen.params)}
+        return {"settings": settings} | ({"title": found.title} if found else {})
 
     async def accepted(self, job: Job) -> None:
         conversation = await in_database(_conversation_of, job)
