@@ -95,6 +95,7 @@ def test_it_keeps_what_was_said_before_a_stop(slow_site: Site, sign_in: SignIn) 
 
 def test_it_shows_the_whole_reply_after_a_reload_in_its_middle(slow_site: Site, sign_in: SignIn) -> None:
     page = sign_in(slow_site).page
+    page.locator("#model").select_option("slow")
     say(page, numbered())
     expect_begun(page)
     page.reload()
@@ -104,6 +105,7 @@ def test_it_shows_the_whole_reply_after_a_reload_in_its_middle(slow_site: Site, 
 
 def test_it_shows_the_whole_reply_in_a_tab_opened_in_its_middle(slow_site: Site, sign_in: SignIn) -> None:
     person = sign_in(slow_site)
+    person.page.locator("#model").select_option("slow")
     say(person.page, numbered())
     expect_begun(person.page)
     other = person.tab(person.page.url)
