@@ -9,6 +9,8 @@ from chatsite.chat.branches import Tree
 from chatsite.chat.models import Conversation, Message, ReplyJob
 
 TITLE_LENGTH = 60
+LONGEST_LINE = 500
+"""What is looked at of one: marks are sought from each mark on, so that a long line of them would take minutes."""
 
 # Of Markdown: lines that are marks alone, marks before a line's words, links, and marks around words.
 _NO_WORDS = re.compile(r"(?:```|~~~|[-*_=#>\s]+$)")
@@ -40,7 +42,7 @@ def title_from(text: str) -> str:
 
     The page's script does the same, so that a title doesn't change at the first reload.
     """
-    lines = [" ".join(line.split()) for line in text.splitlines()]
+    lines = [" ".join(line[:LONGEST_LINE].split()) for line in text.splitlines()]
     line = next(filter(None, map(_without_marks, lines)), "") or next(filter(None, lines), "")
     if len(line) <= TITLE_LENGTH:
         return line

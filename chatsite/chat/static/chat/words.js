@@ -2,6 +2,7 @@
 import { gettext, interpolate, ngettext } from "./gettext.js";
 
 const TITLE_LENGTH = 60;
+const LONGEST_LINE = 500;
 
 const ordinals = new Intl.PluralRules(document.documentElement.lang, { type: "ordinal" });
 
@@ -61,7 +62,7 @@ function leftOut(number) {
 
 // As the server titles a conversation: the first line with words, without Markdown's marks, cut between words.
 export function titleFrom(text) {
-  const lines = text.split("\n").map((each) => each.trim().replace(/\s+/g, " "));
+  const lines = text.split("\n").map((each) => each.slice(0, LONGEST_LINE).trim().replace(/\s+/g, " "));
   const line = lines.map(withoutMarks).find(Boolean) ?? lines.find(Boolean) ?? "";
   const characters = [...line];
   if (characters.length <= TITLE_LENGTH) return line;
