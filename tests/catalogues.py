@@ -50,7 +50,8 @@ def _tidy(path: Path) -> None:
     catalogue = polib.pofile(str(path), wrapwidth=0)
     catalogue.header, catalogue.metadata_is_fuzzy = "", False
     kept = ("MIME-Version", "Content-Type", "Content-Transfer-Encoding", "Plural-Forms")
-    catalogue.metadata = {"Language": path.parents[1].name} | {name: catalogue.metadata[name] for name in kept}
+    read = {name: value for name, value in catalogue.metadata.items() if name in kept}
+    catalogue.metadata = {"Language": path.parents[1].name} | read
     catalogue.save()
 
 

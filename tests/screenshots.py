@@ -22,7 +22,8 @@ environment.prepare()
 django.setup()
 
 from tests.browser import ARGUMENTS, PATIENCE, Person, expect_state, program, reply, say, text_of  # noqa: E402
-from tests.site import Site  # noqa: E402, running
+from tests.site import Site  # noqa: E402
+from tests.site import running as started  # noqa: E402
 
 SIZES: dict[str, ViewportSize] = {"wide": {"width": 1280, "height": 800}, "phone": {"width": 390, "height": 844}}
 SCHEMES = ("light", "dark")
@@ -167,7 +168,7 @@ def take_real_replies(site: Site, photographer: Photographer) -> None:
 def running(*options: str, **environ: str) -> Iterator[Site]:
     with tempfile.TemporaryDirectory(prefix="tokenline-pictures-") as folder:
         site = Site(Path(folder), "--no-flower", *options, **environ)
-        with running(site):
+        with started(site):
             yield site
 
 

@@ -1,12 +1,12 @@
 """Languages in a real browser: choosing one, and no text on any page that a catalogue doesn't have."""
 
-import os
-import signal
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, WebSocketRoute, expect
 
+from generation.consumers import NOT_FOUND, TOO_MANY_SOCKETS
 from tests.browser import PATIENCE, Person, expect_begun, expect_state, numbered, reply, say
 from tests.chat.sockets import rows
 from tests.languages.brackets import LANGUAGE, bare, unbracketed, write
@@ -14,6 +14,8 @@ from tests.site import Site, running
 from tests.test_browser_keeping import bring_in, exported
 
 SignIn = Callable[..., Person]
+CUT = 4000
+"""A close code that nobody gives a meaning to."""
 CODE = "```python\nprint()\n```"
 
 
@@ -80,9 +82,8 @@ def test_the_place_in_line_is_told_in_the_readers_language(slow_site: Site, sign
         expect_begun(page, "w1")
     say(third, "w1 w2")
     expect(reply(third).locator(".status")).to_contain_text("1番目です")
-    for page in (third, first, second):
-        page.locator("#stop").click()
-        expect_state(page, "cancelled")
+    for page in (first, second, third):
+        expect_state(page, "finished")
 
 
 def test_no_text_is_bare_before_signing_in(bracketed: Site, person: Person) -> None:
@@ -138,11 +139,10 @@ def test_no_text_of_a_conversation_is_bare(bracketed: Site, person: Person) -> N
     expect_begun(page, "w2")
     other = person.tab(bracketed.url)
     say(other, "in line")
-    expect(reply(other).locator(".status")).to_contain_text("⟦1st⟧")
+    expect(reply(other).locator(".status")).to_contain_text("⟧ in line")
     expect_all_bracketed(other)
-    page.locator("#stop").click()
-    expect_state(page, "cancelled")
-    expect_state(other, "finished")
+    for each in (page, other):
+        expect_state(each, "finished")
     rows(bracketed, "UPDATE generation_job SET finish_reason = 'length', dropped_messages = 3")
     other.reload()
     expect(other.locator("[data-ask=continue]")).to_be_visible()
@@ -196,23 +196,42 @@ def test_no_text_of_the_list_and_the_search_is_bare(bracketed: Site, person: Per
 
 def test_no_text_about_the_connection_is_bare(bracketed: Site, person: Person) -> None:
     person.tolerated += ["WebSocket connection to .* failed", "ERR_INTERNET_DISCONNECTED"]
-    page = person.page
+    page, lines, is_away = person.page, list[WebSocketRoute](), [False]
+
+    def pass_on(line: WebSocketRoute) -> None:
+        if is_away[0]:
+            line.close(code=CUT)
+            return
+        line.connect_to_server()
+        lines.append(line)
+
+    person.context.route_web_socket(re.compile("/ws/chat/"), pass_on)
+    page.reload()
     say(page, "one")
     expect_state(page, "finished")
     banner = page.locator("#banner")
-    os.kill(bracketed.up["pids"]["web"], signal.SIGKILL)
+    is_away[0] = True
+    lines[-1].close(code=CUT)
     expect(banner).to_contain_text("⟦Connection lost, trying again⟧")
     say(page, "two")
     expect(page.locator("#composer-hint")).not_to_be_empty()
     expect_all_bracketed(page)
+    is_away[0] = False
     expect(banner).to_have_text("⟦Connected again⟧")
-    expect_all_bracketed(page)
     expect_state(page, "finished")
+    lines[-1].close(code=TOO_MANY_SOCKETS)
+    expect(banner).to_contain_text("⟦Tokenline is open in too many tabs.")
+    expect_all_bracketed(page)
     page.context.set_offline(True)
     expect(banner).to_contain_text("⟦You are offline.")
     expect_all_bracketed(page)
     page.context.set_offline(False)
     expect(banner).to_be_empty()
+    lines[-1].close(code=NOT_FOUND)
+    expect(banner).to_contain_text("⟦Begin a new one⟧")
+    expect_all_bracketed(page)
+    page.reload()
+    expect(page.locator("#stop")).to_be_hidden()
     rows(bracketed, "DELETE FROM django_session")
     expect(banner).to_contain_text("⟦Sign in⟧")
     expect_all_bracketed(page)

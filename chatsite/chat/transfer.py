@@ -43,7 +43,7 @@ class BadFile(ValueError):
 def as_markdown(conversations: Iterable[Conversation]) -> Iterator[str]:
     """The branch that is shown of each."""
     # Now: the pieces are asked for later, when no language is active any more.
-    speakers: dict[str, str] = {Message.Role.USER: gettext("You"), Message.Role.ASSISTANT: gettext("Reply")}
+    speakers = {Message.Role.USER.value: gettext("You"), Message.Role.ASSISTANT.value: gettext("Reply")}
     return _in_markdown(conversations, speakers)
 
 

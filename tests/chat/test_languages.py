@@ -31,7 +31,7 @@ def test_it_speaks_the_browsers_language() -> None:
     assert "何を聞いてみますか？" in text
 
 
-@pytest.mark.parametrize("language", ["", "en-GB", "tlh", "de,ja;q=0", "x" * 600, "ja" * 200 + ";q="])
+@pytest.mark.parametrize("language", ["", "en-GB", "tlh", "x" * 600, "ja" * 200 + ";q="])
 def test_it_speaks_english_to_whoever_asks_for_nothing_that_it_knows(language: str) -> None:
     text = shown(signed_in(), **{"accept-language": language})
     assert '<html lang="en">' in text

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from django.utils.translation import get_language, override
 
 from generation.delivery import hub as hub_module
 from generation.delivery.hub import Hub
@@ -19,6 +20,7 @@ class OpenSocket:
         self.ticked = asyncio.Event()
 
     async def tick(self) -> None:
+        self.language = get_language()
         self.ticked.set()
 
     async def signed_out(self) -> None: ...
@@ -53,3 +55,19 @@ def test_a_socket_that_comes_while_the_last_one_leaves_gets_its_heartbeats(monke
         await asyncio.gather(hub._task or asyncio.sleep(0), hub._watch_task or asyncio.sleep(0))
 
     asyncio.run(come_and_go())
+
+
+def test_it_does_not_speak_the_language_of_the_socket_that_woke_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it does for all it would otherwise do in the first comer's language, as long as the process lives."""
+    monkeypatch.setattr(hub_module, "TICK_SECONDS", 0.01)
+
+    async def wake() -> str | None:
+        hub, socket = Hub(), OpenSocket()
+        with override("ja"):
+            hub.add_socket(socket)
+        await socket.ticked.wait()
+        hub.remove_socket(socket)
+        await asyncio.gather(hub._task or asyncio.sleep(0), hub._watch_task or asyncio.sleep(0))
+        return socket.language
+
+    assert asyncio.run(wake()) == "en"

@@ -20,8 +20,9 @@ OWN = """.text, .block, .face, #account .name, #conversations a, .rename, #model
 """What people, models and operators wrote or named."""
 
 TEXTS = """(own) => {
-  const found = [document.title];
   const isOwn = (element) => element.closest(own) && !element.closest(".copy");
+  const heading = document.querySelector("#title");
+  const found = heading && isOwn(heading) ? [] : [document.title];
   const read = (root) => {
     const nodes = document.createTreeWalker(root, NodeFilter.SHOW_TEXT | NodeFilter.SHOW_ELEMENT);
     while (nodes.nextNode()) {
