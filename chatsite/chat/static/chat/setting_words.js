@@ -31,6 +31,8 @@ export function notRead(messages) {
 export const SETTINGS = "Settings";
 export const SETTINGS_CHANGED = "Settings, changed";
 export const SAVED = "Settings saved";
+export const UNSAVED = "Closed without saving.";
+export const REOPEN = "Reopen";
 export const MARKED = "Not saved: the fields marked in red say why.";
 export const UNREACHED = "Not saved: the site doesn't answer just now. What you wrote stays here.";
 export const UNREAD = "The settings can't be read just now. Try again when the connection is back.";
