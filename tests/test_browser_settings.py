@@ -167,6 +167,19 @@ def test_what_can_not_be_saved_now_stays_in_the_panel(site: Site, sign_in: SignI
     save(panel)
 
 
+def test_what_was_written_is_there_again_if_the_panel_was_closed_by_mistake(site: Site, sign_in: SignIn) -> None:
+    page = sign_in(site).page
+    panel = open_panel(page)
+    page.keyboard.press("Escape")
+    expect(panel).to_be_hidden()
+    expect(page.locator("#toast")).to_be_empty()
+    open_panel(page).get_by_label("System prompt").fill("a long text")
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Reopen").click()
+    expect(panel.get_by_label("System prompt")).to_have_value("a long text")
+    save(panel)
+
+
 def test_the_panel_fills_a_phone(site: Site, sign_in: SignIn) -> None:
     page = sign_in(site, viewport=PHONE, is_mobile=True, has_touch=True).page
     panel = open_panel(page)

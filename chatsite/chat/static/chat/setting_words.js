@@ -45,6 +45,8 @@ export function notRead(messages) {
 export const SETTINGS = gettext("Settings");
 export const SETTINGS_CHANGED = gettext("Settings, changed");
 export const SAVED = gettext("Settings saved");
+export const UNSAVED = gettext("Closed without saving.");
+export const REOPEN = gettext("Reopen");
 export const MARKED = gettext("Not saved: the fields marked in red say why.");
 export const UNREACHED = gettext("Not saved: the site doesn't answer just now. What you wrote stays here.");
 export const UNREAD = gettext("The settings can't be read just now. Try again when the connection is back.");

@@ -1,10 +1,11 @@
 // The panel of settings, for this conversation or for the one that the next prompt begins.
 //
 // What can be set and within which range is the server's to say; it answers with a text for each field that is wrong.
-import { MARKED, MODEL_NOT_KEPT, SAVED, SETTINGS, SETTINGS_CHANGED, UNREACHED, UNREAD } from "./setting_words.js";
+import * as words from "./setting_words.js";
 import { toast } from "./toast.js";
 
 const OF_PERSON = "/settings/";
+const REOPENABLE = 10_000; // ms
 
 export class Settings {
   #dialog = document.querySelector("#settings");
@@ -15,6 +16,7 @@ export class Settings {
   #conversation;
   #key;
   #mine = {};
+  #stored = ""; // what the fields held when the panel was opened or saved last
   #kept; // for the conversation that the next prompt begins
   #others; // this person's other tabs
 
@@ -32,6 +34,9 @@ export class Settings {
     this.#form.elements.model.addEventListener("change", () => this.#showModel(this.#form.elements.model.value));
     const acts = { close: () => this.#dialog.close(), defaults: () => this.#fill({}), mine: () => this.#fill(this.#mine) };
     this.#dialog.addEventListener("click", (event) => acts[event.target.closest("[data-set]")?.dataset.set]?.());
+    this.#dialog.addEventListener("close", () => {
+      if (this.#written !== this.#stored) toast(words.UNSAVED, REOPENABLE, words.REOPEN, () => this.#dialog.showModal());
+    });
     this.#others = new BroadcastChannel(this.#key);
     this.#others.addEventListener("message", ({ data }) => {
       if (data.conversation === this.#conversation) this.#show(data.settings);
@@ -70,7 +75,7 @@ export class Settings {
       if (!answer.ok) throw new Error(answer.status);
       this.#tell((await answer.json()).settings);
     } catch {
-      toast(MODEL_NOT_KEPT);
+      toast(words.MODEL_NOT_KEPT);
     }
   }
 
@@ -98,11 +103,12 @@ export class Settings {
       this.#mine = defaults;
       this.#fill({ ...settings, ...(this.#conversation ? {} : this.#kept) });
     } catch {
-      toast(UNREAD);
+      toast(words.UNREAD);
       return;
     }
     this.#form.elements.as_default.checked = false;
     this.#form.querySelector('[data-set="mine"]').hidden = !Object.values(this.#mine).some(Boolean);
+    this.#stored = this.#written;
     if (!this.#dialog.open) this.#dialog.showModal();
     this.#form.querySelector(".body").scrollTop = 0;
   }
@@ -114,6 +120,10 @@ export class Settings {
     }
     this.#showModel(values.model);
     this.#say("");
+  }
+
+  get #written() {
+    return new URLSearchParams(new FormData(this.#form)).toString();
   }
 
   get #fields() {
@@ -138,7 +148,7 @@ export class Settings {
       if (errors) this.#refused(errors);
       else this.#saved(settings);
     } catch {
-      this.#say(UNREACHED);
+      this.#say(words.UNREACHED);
     }
   }
 
@@ -146,13 +156,14 @@ export class Settings {
     if (!this.#conversation) this.#keep(settings);
     this.#show(settings);
     this.#tell(settings);
+    this.#stored = this.#written;
     this.#dialog.close();
-    toast(SAVED);
+    toast(words.SAVED);
   }
 
   #refused(errors) {
     for (const { name } of this.#fields) this.#complain(name, errors[name] ?? "");
-    this.#say(MARKED);
+    this.#say(words.MARKED);
     this.#form.querySelector("[aria-invalid]")?.focus();
   }
 
@@ -175,7 +186,7 @@ export class Settings {
   #show({ model, changed, ...rest }) {
     this.#models.choose(model);
     const isChanged = changed || Object.values(rest).some(Boolean);
-    const name = isChanged ? SETTINGS_CHANGED : SETTINGS;
+    const name = isChanged ? words.SETTINGS_CHANGED : words.SETTINGS;
     this.#opener.classList.toggle("changed", Boolean(isChanged));
     this.#opener.title = name;
     this.#opener.setAttribute("aria-label", name);
