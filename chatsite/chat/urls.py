@@ -2,11 +2,12 @@
 
 from django.urls import path
 
-from chatsite.chat import keeping_views, turning, views
+from chatsite.chat import installing, keeping_views, turning, views
 
 urlpatterns = [
     path("", views.new_conversation, name="new-conversation"),
     path("favicon.ico", views.icon),
+    path("manifest.webmanifest", installing.manifest, name="manifest"),
     path("search/", views.find, name="search"),
     path("c/<uuid:conversation_id>/", views.conversation, name="conversation"),
     path("c/<uuid:conversation_id>/<uuid:message_id>/step/", turning.step),
