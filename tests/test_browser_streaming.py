@@ -1,4 +1,4 @@
-"""Replies in the browser while they grow: what each token costs, what moves, what a reader who looks elsewhere keeps."""
+"""Replies in the browser as they grow: what a token costs, what moves, what a reader who looks elsewhere keeps."""
 
 from collections.abc import Callable
 
