@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser import Person, expect_begun, expect_state, numbered, reply, say
 from tests.site import Site
-from tests.test_browser_looks import PHONE
+from tests.test_browser_looks import PHONE, expect_no_sideways_scrolling
 from tests.test_browser_markdown import DOCUMENT, open_stored
 
 SignIn = Callable[..., Person]
@@ -23,13 +23,14 @@ RUN = """async () => {
 
 
 def expect_accessible(page: Page, width: str = "") -> None:
-    """axe-core finds nothing, in both colour schemes; on both widths if none is named."""
+    """axe-core finds nothing, in both colour schemes; on both widths if none is named. Nothing is too wide either."""
     page.emulate_media(reduced_motion="reduce")
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE_SCRIPT)
     found: list[Any] = []
     for each in [width] if width else WIDTHS:
         page.set_viewport_size(WIDTHS[each])  # type: ignore[arg-type]
+        expect_no_sideways_scrolling(page)
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
             found += [[each, scheme, *violation] for violation in page.evaluate(RUN)]
@@ -122,3 +123,53 @@ def test_axe_finds_nothing_on_the_pages_that_are_a_card(site: Site, person: Pers
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("alert")).to_be_visible()
     expect_accessible(page)
+
+
+HEAR = """() => {
+  window.heard = [];
+  const live = document.querySelector("#live");
+  new MutationObserver(() => window.heard.push(live.textContent)).observe(live, { childList: true });
+}"""
+
+
+def test_a_screen_reader_hears_a_reply_once_and_when_it_is_complete(person: Person) -> None:
+    page = person.page
+    page.evaluate(HEAR)
+    say(page, numbered())
+    expect_state(page, "finished")
+    heard = page.evaluate("heard")
+    assert heard[-1] == f"Reply complete. {numbered()}"
+    assert [text for text in heard if "w1" in text] == heard[-1:]
+    # Nothing else in the thread speaks by itself.
+    assert page.locator("#thread :is([aria-live], [role=status], [role=log], [role=alert])").count() == 0
+
+
+def test_a_screen_reader_hears_the_place_in_line_when_it_changes(slow_site: Site, sign_in: SignIn) -> None:
+    page = sign_in(slow_site).page
+    page.evaluate(HEAR)
+    for number in range(1, 5):
+        say(page, numbered())
+        expect(page.locator("article.reply")).to_have_count(number)
+    expect(reply(page).locator(".status")).to_contain_text("2nd in line")
+    page.wait_for_function("heard.some((text) => text.startsWith('2nd in line'))")
+    page.locator("#stop").click()
+    expect_state(page, "cancelled")
+    assert [text for text in page.evaluate("heard") if text.startswith("2nd in line")] == ["2nd in line"]
+
+
+def test_nothing_moves_for_who_wants_less_motion(slow_site: Site, sign_in: SignIn) -> None:
+    page = sign_in(slow_site, viewport=PHONE, reduced_motion="reduce").page
+    say(page, numbered())
+    expect_begun(page)
+    page.locator("#open-sidebar").click()
+    expect(page.locator("#close-sidebar")).to_be_focused()
+    page.keyboard.press("Control+/")
+    assert page.evaluate("document.getAnimations().length") == 0
+    moving = (
+        "[...document.querySelectorAll('*')].filter((box) => getComputedStyle(box).transitionDuration !== '0s').length"
+    )
+    assert page.evaluate(moving) == 0
+    page.keyboard.press("Escape")
+    page.keyboard.press("Escape")
+    page.locator("#stop").click()
+    expect_state(page, "cancelled")

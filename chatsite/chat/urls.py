@@ -2,12 +2,13 @@
 
 from django.urls import path
 
-from chatsite.chat import catalogue, keeping_views, preference_views, turning, views
+from chatsite.chat import catalogue, installing, keeping_views, preference_views, turning, views
 
 urlpatterns = [
     path("", views.new_conversation, name="new-conversation"),
     path("favicon.ico", views.icon),
     path("catalogue/<str:language>/<str:version>.js", catalogue.script, name="catalogue"),
+    path("manifest.webmanifest", installing.manifest, name="manifest"),
     path("search/", views.find, name="search"),
     path("c/<uuid:conversation_id>/", views.conversation, name="conversation"),
     path("c/<uuid:conversation_id>/<uuid:message_id>/step/", turning.step),

@@ -201,6 +201,9 @@ def test_it_allows_no_inline_script_or_style_and_no_foreign_address() -> None:
         ("word " * 30, "word word word word word word word word word word word…"),
         ("語" * 100, "語" * 59 + "…"),
         ("", ""),
+        ("```\n# **One** [two](https://example.org) `three`", "One two three"),
+        ("2*3*4 and __init__ in C#", "2*3*4 and __init__ in C#"),
+        ("***", "***"),
     ],
 )
 def test_it_titles_a_conversation_with_its_first_line(text: str, title: str) -> None:
