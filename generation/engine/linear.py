@@ -23,7 +23,7 @@ Shape = tuple[int, int]  # (O, I)
 ROWS = (1, 8, 64)
 _CLASS_ENDS = (2, 16)
 
-_BUDGET_SECONDS = 1.0
+_BUDGET_SECONDS = 2.0
 _LONG_SECONDS = 0.02  # a call that takes longer is not repeated, nor tried with more rows
 _LEAST_GAIN = 1.05
 _NUM_SAMPLES = 4  # layers of one shape that are called in turn, lest one stays in the processor's cache
@@ -76,8 +76,7 @@ def speed_up_linears(model: Any, measure: Measure | None = None) -> str | None:
     candidates = (plain, transposed)
     by_shape = _by_shape(layers)
     by_rows = _find(by_shape, candidates, measure)
-    copies = {shape: _copies_by_columns(alike) for shape, alike in by_shape.items()}
-    by_columns = _find(copies, candidates, measure)
+    by_columns = _find(_copies_by_columns(by_shape), candidates, measure)
     said = by_rows.tell(candidates)
     for shape, alike in by_shape.items():
         found = by_rows
@@ -98,7 +97,7 @@ def choose(
 ) -> tuple[list[Ways], str]:
     """For each layer its ways, and a line that says which won. The first candidate wins where none was timed.
 
-    It takes about a second; layers of one shape are taken to be alike.
+    It takes a second or two; layers of one shape are taken to be alike.
     """
     by_shape = _by_shape(layers)
     found = _find(by_shape, candidates, measure)
@@ -144,7 +143,7 @@ def _find(by_shape: dict[Shape, list[Any]], candidates: tuple[Way, Way], measure
     found = _Found({shape: len(alike) for shape, alike in by_shape.items()})
     slow: set[Shape] = set()
     for num_rows in sorted(ROWS, key=lambda rows: rows != ROWS[1]):  # the commonest first
-        for shape in sorted(by_shape, key=lambda shape: -len(by_shape[shape]) * shape[0] * shape[1]):
+        for shape in _heaviest(by_shape):
             if time.monotonic() > until or (shape in slow and num_rows > ROWS[1]):
                 continue
             alike = by_shape[shape]
@@ -167,18 +166,23 @@ def _by_columns(weight: torch.Tensor) -> torch.Tensor:  # (O, I), both
     return weight.detach().t().contiguous().t()
 
 
-def _copies_by_columns(alike: list[Any]) -> list[Any]:
-    """Of a few layers, to time them."""
-    most = max(1, min(_NUM_SAMPLES, _MOST_COPIED_BYTES // alike[0].weight.nbytes))
-    return [
-        SimpleNamespace(
-            weight=_by_columns(layer.weight),
-            bias=layer.bias,
-            in_features=layer.in_features,
-            out_features=layer.out_features,
-        )
-        for layer in alike[:most]
-    ]
+def _heaviest(by_shape: dict[Shape, list[Any]]) -> list[Shape]:
+    """Shapes by what their layers take together, the most first."""
+    return sorted(by_shape, key=lambda shape: -len(by_shape[shape]) * shape[0] * shape[1])
+
+
+def _copies_by_columns(by_shape: dict[Shape, list[Any]]) -> dict[Shape, list[Any]]:
+    """A few layers of each shape, to time them, as far as there is room for copies."""
+    room = _MOST_COPIED_BYTES
+    copies: dict[Shape, list[Any]] = {}
+    for shape in _heaviest(by_shape):
+        for layer in by_shape[shape][:_NUM_SAMPLES]:
+            if layer.weight.nbytes <= room:
+                room -= layer.weight.nbytes
+                weight = _by_columns(layer.weight)
+                copy = SimpleNamespace(weight=weight, bias=layer.bias, in_features=shape[1], out_features=shape[0])
+                copies.setdefault(shape, []).append(copy)
+    return copies
 
 
 def _best(costs: dict[Way, float]) -> Way:

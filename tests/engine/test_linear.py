@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from generation.engine import Engine, EngineConfig, SamplingParams
+from generation.engine import Engine, EngineConfig, SamplingParams, linear
 from generation.engine.linear import ROWS, Way, choose, plain, speed_up_linears, transposed
 from tests.engine import tiny
 
@@ -96,3 +96,18 @@ def test_weights_in_the_order_of_their_columns_equal_generate(family: str) -> No
     sequence = engine.submit([30, 50, 70], SamplingParams(temperature=0, max_new_tokens=20))
     assert [token for event in sequence for token in event.ids] == tiny.generate(family, [30, 50, 70], 20)
     engine.close()
+
+
+def test_it_copies_no_weights_beyond_a_little_memory_to_time_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = copy.deepcopy(tiny.model("llama"))
+    up = model.model.layers[0].mlp.up_proj
+    monkeypatch.setattr(linear, "_MOST_COPIED_BYTES", 2 * up.weight.nbytes)
+    copied: list[Any] = []
+
+    def measure(way: Way, layers: Sequence[Any], num_rows: int) -> float:
+        copied.extend(layer.weight for layer in layers if not layer.weight.is_contiguous())
+        return len(layers) * 1e-6
+
+    speed_up_linears(model, measure)
+    distinct = {weight.data_ptr(): weight.nbytes for weight in copied}
+    assert 0 < sum(distinct.values()) <= 2 * up.weight.nbytes

@@ -1,6 +1,11 @@
 """How many prompt tokens a step takes while others read, and while they wait."""
 
+import pytest
+
+from generation.engine import SamplingParams
 from generation.engine.pace import Pace
+from generation.engine.scheduler import Scheduler
+from tests.engine.sequences import sequence
 
 
 def measured(token_seconds: float, chunk: int = 64) -> Pace:
@@ -45,3 +50,12 @@ def test_it_begins_carefully_where_only_whole_prompts_were_measured() -> None:
     pace.note(0, 64, 2.0)
     pace.note(4, 0, 1.0)
     assert pace.budget(num_decoding=4, num_waiting=1) == 16
+
+
+@pytest.mark.parametrize(("prefill_chunk", "length"), [(None, 128), (64, 64), (0, 300)])
+def test_a_step_takes_no_more_than_a_number_that_is_given(prefill_chunk: int | None, length: int) -> None:
+    scheduler = Scheduler(1, prefill_chunk, 1000, keeps_prefixes=False)
+    scheduler.pace.note(0, 64, 64 * 2**-8)
+    scheduler.add(sequence(SamplingParams(), list(range(300))))
+    (segment,) = scheduler.plan(now=0.0).prefill
+    assert segment.length == length
