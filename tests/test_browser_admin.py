@@ -72,7 +72,7 @@ def test_it_lists_a_job_and_leads_to_its_task_in_flower(site: Site, sign_in: Sig
 def test_it_cancels_a_running_job(slow_site: Site, sign_in: SignIn) -> None:
     """Its text stays, and who wrote the prompt sees that it was stopped."""
     operator, person = operate(slow_site, sign_in), sign_in(slow_site)
-    person.page.get_by_label("Model").select_option("slow")
+    person.page.locator("#model").select_option("slow")
     say(person.page, numbered())
     expect_begun(person.page, "w2")
     list_jobs_of(operator, slow_site, person)

@@ -118,7 +118,7 @@ def test_it_shows_the_whole_reply_to_a_browser_that_was_offline(slow_site: Site,
     """Another person's reply, begun at the same moment, tells how long ten seconds are: forty words."""
     person, clock = sign_in(slow_site), sign_in(slow_site)
     for page in (person.page, clock.page):
-        page.get_by_label("Model").select_option("slow")
+        page.locator("#model").select_option("slow")
         say(page, numbered())
     expect_begun(person.page, "w3")
     person.context.set_offline(True)

@@ -58,7 +58,7 @@ function onKey(event) {
 
 function wanted(event) {
   if (event.ctrlKey) return event.key === "/" && "help";
-  if (event.target.matches(WRITING) || isOff()) return null;
+  if (event.target.matches(WRITING) || document.querySelector("dialog[open]:not(#keys)") || isOff()) return null;
   const act = rows.get(letter(event))?.dataset.act;
   return acts[act] && act;
 }
