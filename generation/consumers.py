@@ -1,7 +1,7 @@
 """JobConsumer: the WebSocket protocol for any Django site. It knows jobs and frames, no conversations or pages.
 
-A subclass says what a prompt means (`accept`), what else `queued` and `hello` tell (`describe`, `hello`) and which
-jobs may be followed here (`find`). As it stands each prompt is a question of its own.
+A subclass says what a prompt means (`accept_prompt`), what else `queued` and `hello` tell (`describe`, `greeting`) and
+which jobs may be followed here (`find`). As it stands each prompt is a question of its own.
 """
 
 import logging
@@ -21,6 +21,7 @@ from generation.delivery.rows import in_database
 from generation.following import FollowingConsumer
 from generation.frames import Frame
 from generation.models import Job
+from generation.offers import offers
 from generation.outages import Problem, status_frame
 from generation.sessions import ended, read_sign_in
 
@@ -50,9 +51,10 @@ class JobConsumer(FollowingConsumer):
             "follow": self._on_follow,
             "ack": self._on_ack,
             "cancel": self._on_cancel,
+            "models": self._on_models,
         }
 
-    # What a subclass may say; all but `hello` run in a database thread.
+    # What a subclass may say, in a database thread.
 
     def open(self) -> None:
         """Look at the address; raise Closing to refuse the socket."""
@@ -76,6 +78,10 @@ class JobConsumer(FollowingConsumer):
     def active_jobs(self) -> list[Frame]:
         """The unfinished jobs of this socket's conversation, for `hello`."""
         return []
+
+    def greeting(self) -> Frame:
+        """What else `hello` says."""
+        return {}
 
     # Connection.
 
@@ -111,10 +117,7 @@ class JobConsumer(FollowingConsumer):
             "protocol": 1,
             "user": str(self.sign_in.user_id),
             "conversation": str(self.conversation) if self.conversation else None,
-            "models": [
-                {"name": name, "default": name == conf.default_model(), "queue": spec.queue}
-                for name, spec in conf.models().items()
-            ],
+            "models": offers(),
             "limits": {
                 "max_prompt_chars": conf.max_prompt_chars(),
                 "max_new_tokens": conf.max_new_tokens(),
@@ -123,6 +126,7 @@ class JobConsumer(FollowingConsumer):
             },
             "workers": overview.live_workers().count(),
             "active": self.active_jobs(),
+            **self.greeting(),
         }
 
     async def signed_out(self) -> None:
@@ -191,6 +195,9 @@ class JobConsumer(FollowingConsumer):
     async def accepted(self, job: Job) -> None:
         """Answer an accepted prompt with `queued` and follow its job from the beginning."""
         await self.follow(job, announce_queued=True)
+
+    async def _on_models(self, frame: Frame) -> None:
+        await self.send_frame({"type": "models", "models": await in_database(offers)})
 
     async def _on_follow(self, frame: Frame) -> None:
         after = frames.whole_number(frame, "after", 0)

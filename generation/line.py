@@ -22,7 +22,7 @@ from uuid import UUID
 from django.db import connection, transaction
 from django.db.models import Max, Min, Q, QuerySet
 
-from generation import conf
+from generation import conf, statements
 from generation.models import Job, Priority, Queue
 
 TURN = 100
@@ -50,12 +50,11 @@ def changing(queue_name: str) -> Iterator[Queue]:
 
 
 def _locked(queue_name: str) -> Queue:
-    rows = Queue.objects.select_for_update(no_key=True)
-    try:
-        return rows.get(pk=queue_name)
-    except Queue.DoesNotExist:
+    queue = statements.locked(queue_name)
+    while queue is None:
         Queue.objects.bulk_create([Queue(name=queue_name)], ignore_conflicts=True)
-        return rows.get(pk=queue_name)
+        queue = statements.locked(queue_name)
+    return queue
 
 
 def waiting(queue_name: str) -> QuerySet[Job]:
@@ -93,7 +92,7 @@ def place_new(queue: Queue, user_id: Any, priority: Priority) -> tuple[int, int]
 def advance(queue: Queue, virtual_time: int) -> None:
     if virtual_time > queue.virtual_time:
         queue.virtual_time = virtual_time
-        queue.save(update_fields=["virtual_time"])
+        statements.move_clock(queue)
 
 
 def give_back(job: Job) -> None:
@@ -115,23 +114,6 @@ def front_key(queue: Queue) -> int:
     newest = queue.virtual_time - max(HEAD_START.values())
     first = waiting(queue.name).aggregate(key=Min("order_key"))["key"]
     return min(newest, newest if first is None else first) - 1
-
-
-def head(queue_name: str, models: list[str]) -> Job | None:
-    """The first waiting job for one of these models.
-
-    One look-up per model, one entry read each: `model IN (...)` would read and sort all that wait for them.
-    """
-    # As text: each claim asks it while it holds the line, and composing it takes longer than running it.
-    table = connection.ops.quote_name(Job._meta.db_table)
-    first = (
-        f"(SELECT id FROM {table} WHERE queue_id = %s AND state = 'queued' AND model = %s "
-        "ORDER BY order_key, arrival LIMIT 1)"
-    )
-    firsts = ", ".join([first] * len(models)) or "NULL"
-    values = [value for model in models for value in (queue_name, model)]
-    heads = Job.objects.raw(f"SELECT * FROM {table} WHERE id IN ({firsts})", values)
-    return min(heads, key=lambda job: (job.order_key, job.arrival), default=None)
 
 
 def positions(queue_name: str) -> dict[UUID, int]:

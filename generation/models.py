@@ -50,7 +50,7 @@ class Worker(models.Model):
     started_at = models.DateTimeField()
     last_seen_at = models.DateTimeField(db_index=True)
     stopped_at = models.DateTimeField(null=True, blank=True)
-    # The last field: in the class's body its name hides the module's.
+    # The last field: in the class's body its name hides the module's. A ready one has its context, in tokens, too.
     models = models.JSONField(default=list, help_text="[{name, state, error}]; state: loading, ready, failed")
 
     def __str__(self) -> str:

@@ -60,6 +60,11 @@ def changed_id(job_id: UUID, signal: str = "") -> None:
         changed(job, signal)
 
 
+def tell(group: str, message: dict[str, Any]) -> None:
+    """A message to every socket in a channel group, from a thread."""
+    _publish(stream.channel_of(group), stream.wire(message))
+
+
 def control(worker_id: UUID, job_id: UUID) -> None:
     """Tell a worker at once that a cancellation was asked for."""
     _publish(CONTROL.format(worker_id), str(job_id).encode())

@@ -13,10 +13,10 @@ from operator import attrgetter
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import Exists, F
+from django.db.models import F
 from django.db.models.functions import Greatest
 
-from generation import admission, instants, ledger, line, notices, told
+from generation import admission, instants, ledger, line, notices, statements, told
 from generation.admission import Refused
 from generation.line import position_of, positions
 from generation.models import Job, Priority, Queue, Worker
@@ -120,7 +120,7 @@ def claim(
     with line.changing(queue_name) as queue:
         if queue.paused:
             return None
-        while job := line.head(queue_name, models):
+        while job := statements.head(queue_name, models):
             if not line.is_overdue(job, queue, now):
                 break
             _expire(job, queue, now)
@@ -130,17 +130,15 @@ def claim(
             "state": State.RUNNING,
             "epoch": job.epoch + 1,
             "attempt": job.attempt + 1,
-            "worker": worker,
+            "worker": worker.pk,
             "task_id": task_id,
             "started_at": now,
             "first_started_at": job.first_started_at or now,
         }
-        takes_work = Worker.objects.filter(pk=worker.pk, draining=False, stopped_at=None)
-        mine = Job.objects.filter(Exists(takes_work), pk=job.pk, state=State.QUEUED, epoch=job.epoch)
-        if not mine.update(**claimed):
+        if not statements.take(job, worker, claimed):
             return None
         line.advance(queue, line.start_of(job))
-        for name, value in claimed.items():
+        for name, value in (claimed | {"worker": worker}).items():
             setattr(job, name, value)
         transaction.on_commit(lambda: notices.changed(job, signal="job_started"))
     return job

@@ -83,7 +83,7 @@ class WorkerProcess:
                     on_lost=_end_process,
                     log=lambda text: print(text, flush=True),
                 )
-                entry["state"] = "ready"
+                entry |= {"state": "ready", "context": self.engines[spec.name].context}
             except Exception as error:
                 errors.append(error)
                 entry["state"], entry["error"] = "failed", f"{type(error).__name__}: {error}"

@@ -8,6 +8,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
+from weakref import WeakKeyDictionary
 
 import pytest
 from playwright.sync_api import (
@@ -36,6 +37,16 @@ ARGUMENTS = [
 ]
 PATIENCE = 60_000  # milliseconds
 
+# Without a graphics card an animation takes half a core for as long as a page shows it.
+LOOKS = {"viewport": {"width": 1000, "height": 700}, "reduced_motion": "reduce"}
+
+SEVERAL_LINKS = """
+from chatsite.local import first_start, links
+for name in {names!r}:
+    print(links.sign_in_link(first_start.person(name), ""))
+"""
+NUM_LINKS = 8
+
 REPLY_LENGTH = 64
 """Words of a `mock:` reply."""
 
@@ -56,16 +67,16 @@ class Person:
     """One signed-in person. `tolerated` holds patterns of the faults that a test brings about itself."""
 
     def __init__(self, browser: Browser, site: Site, name: str = "", **options: object) -> None:
-        self.name = name or f"p-{uuid.uuid4().hex[:12]}"
+        self.name, link = (name, sign_in_link(site, name)) if name else _somebody_new(site)
         self.faults: list[str] = []
         self.tolerated: list[str] = []
-        self.context: BrowserContext = browser.new_context(**{"viewport": {"width": 1000, "height": 700}, **options})
+        self.context: BrowserContext = browser.new_context(**{**LOOKS, **options})
         self.context.set_default_timeout(PATIENCE)
         self.context.add_init_script(TELL_VIOLATIONS)
         self.context.on("console", self._console)
         self.context.on("weberror", lambda error: self.faults.append(str(error.error)))
         self.context.on("requestfailed", self._request_failed)
-        self.page = self.tab(sign_in_link(site, self.name))
+        self.page = self.tab(link)
 
     def _console(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
@@ -84,6 +95,21 @@ class Person:
     @property
     def unexpected_faults(self) -> list[str]:
         return [fault for fault in self.faults if not any(re.search(each, fault) for each in self.tolerated)]
+
+
+_unused: "WeakKeyDictionary[Site, list[tuple[str, str]]]" = WeakKeyDictionary()
+
+
+def _somebody_new(site: Site) -> tuple[str, str]:
+    """A name and a link. Several are made at once: each start of Django takes over a second."""
+    unused = _unused.setdefault(site, [])
+    if not unused:
+        names = [f"p-{uuid.uuid4().hex[:12]}" for _ in range(NUM_LINKS)]
+        printed = site.manage("shell", "-v0", "-c", SEVERAL_LINKS.format(names=names))
+        assert printed.returncode == 0, printed.stderr
+        unused += zip(names, printed.stdout.split(), strict=True)
+    name, path = unused.pop()
+    return name, site.url + path
 
 
 def sign_in_link(site: Site, name: str) -> str:

@@ -18,6 +18,12 @@ LONG = ("tests/chaos/", "tests/across_hosts/", "tests/generation/test_on_postgre
 """Files that take a minute or more: begun last, one of two processes would wait for the other's."""
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """The processes that run the tests have a Redis each, and must not inherit that of the one which starts them."""
+    if config.getoption("dist", "no") != "no" and not hasattr(config, "workerinput"):
+        environment.leave()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.nodeid.startswith(LONG))

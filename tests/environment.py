@@ -1,6 +1,6 @@
 """The environment of tests that run in this process, with a Redis of their own.
 
-Imported before Django's settings are. What the caller's environment says is set aside: tests must not write
+Prepared before Django's settings are loaded. What the caller's environment says is set aside: tests must not write
 into somebody's real Redis.
 """
 
@@ -9,6 +9,8 @@ import os
 import subprocess
 import tempfile
 from pathlib import Path
+
+from django.conf import settings
 
 from chatsite.local import ports, redis_server
 from chatsite.local.folder import VarFolder
@@ -35,6 +37,9 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
 
 
 def prepare() -> None:
+    if settings.configured:
+        # pytest-django loads them first where the variable is set: those of whoever started this process.
+        raise RuntimeError("Django's settings were loaded before the tests' environment was prepared")
     folder = VarFolder(Path(_temporary.name))
     folder.folder("static")
     os.environ |= {
@@ -50,3 +55,11 @@ def prepare() -> None:
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
     }
     atexit.register(_temporary.cleanup)
+
+
+def leave() -> None:
+    """Take it back: a process that is started from now on prepares its own."""
+    from chatsite import environment  # reads CHATSITE_VAR when it is imported
+
+    for name in environment.names_read() | {"DJANGO_SETTINGS_MODULE"}:
+        os.environ.pop(name, None)

@@ -1,4 +1,4 @@
-"""Pictures of the running page, for the README and for looking at: `python -m tests.screenshots FOLDER`.
+"""Pictures of the running page, for the README and for looking at: `python -m tests.screenshots [FOLDER]`.
 
 Each phase on a wide screen and on a phone, light and dark. Starts two sites of its own: one with `mock:`, whose
 speed can be chosen, and one with the built-in model. Not a test.
@@ -23,7 +23,7 @@ django.setup()
 
 from tests.browser import ARGUMENTS, PATIENCE, Person, expect_state, program, reply, say, text_of  # noqa: E402
 from tests.site import Site  # noqa: E402
-from tests.site import running as started  # noqa: E402
+from tests.site import running as running_site  # noqa: E402
 
 SIZES: dict[str, ViewportSize] = {"wide": {"width": 1280, "height": 800}, "phone": {"width": 390, "height": 844}}
 SCHEMES = ("light", "dark")
@@ -124,13 +124,14 @@ def take_mock_phases(site: Site, photographer: Photographer) -> None:
         page.goto(site.url + path)
         page.wait_for_load_state("networkidle")
         photographer.take(page, phase)
+    take_keys_and_search(page, site, photographer)
     page.goto(site.url)
     say(page, STREAMED)
     expect(text_of(page)).to_contain_text("mirrored", timeout=PATIENCE)
     photographer.take(page, "streaming")
     other = photographer.person(site, "Grace").page
     say(other, "And what about snow?")
-    expect(reply(other).locator(".status")).to_contain_text("1st in line")
+    expect(reply(other).locator(".status")).to_contain_text("next in line")
     photographer.take(other, "waiting")
     other.set_viewport_size(SIZES["phone"])
     for scheme in SCHEMES:
@@ -139,11 +140,36 @@ def take_mock_phases(site: Site, photographer: Photographer) -> None:
         expect(other.locator("nav#conversations a").first).to_be_in_viewport(ratio=1)
         other.screenshot(path=photographer.folder / f"drawer-phone-{scheme}.png")
         other.keyboard.press("Escape")
+    page.locator("#stop").click()
+    other.locator("#stop").click()
+    expect_state(page, "cancelled")
+    take_branches(page, photographer)
     page.goto(f"{site.url}/c/00000000-0000-4000-8000-000000000000/")
     photographer.take(page, "missing")
     ada.context.clear_cookies()
     page.goto(site.url)
     photographer.take(page, "login")
+
+
+def take_keys_and_search(page: Page, site: Site, photographer: Photographer) -> None:
+    page.keyboard.press("Control+/")
+    photographer.take(page, "keys")
+    page.keyboard.press("Escape")
+    page.goto(f"{site.url}/search/?q=mean")
+    photographer.take(page, "search")
+
+
+def take_branches(page: Page, photographer: Photographer) -> None:
+    """Two versions of a prompt, the newer one's reply cut short, and the older prompt's editor open."""
+    page.locator("article.prompt").first.hover()
+    page.get_by_role("button", name="Edit").first.click()
+    page.locator("form.edit textarea").fill("What makes a rainbow?")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator("article.prompt .place")).to_have_text("2/2")
+    expect(text_of(page)).to_contain_text("rainbow", timeout=PATIENCE)
+    page.locator("#stop").click()
+    expect_state(page, "cancelled")
+    photographer.take(page, "branches")
 
 
 def take_real_replies(site: Site, photographer: Photographer) -> None:
@@ -160,7 +186,7 @@ def take_real_replies(site: Site, photographer: Photographer) -> None:
     expect(growing).to_have_attribute("data-state", "running")
     say(page, "And now a poem about it.")
     expect(growing.locator(".blocks")).to_have_text(re.compile(r"(\S+\s+){45}"), timeout=PATIENCE)
-    expect(reply(page).locator(".status")).to_contain_text("1st in line")
+    expect(reply(page).locator(".status")).to_contain_text("next in line")
     photographer.take(page, "line")
 
 
@@ -168,7 +194,7 @@ def take_real_replies(site: Site, photographer: Photographer) -> None:
 def running(*options: str, **environ: str) -> Iterator[Site]:
     with tempfile.TemporaryDirectory(prefix="tokenline-pictures-") as folder:
         site = Site(Path(folder), "--no-flower", *options, **environ)
-        with started(site):
+        with running_site(site):
             yield site
 
 
@@ -185,6 +211,6 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit("usage: python -m tests.screenshots FOLDER")
-    main(Path(sys.argv[1]))
+    if len(sys.argv) > 2:
+        sys.exit("usage: python -m tests.screenshots [FOLDER]")
+    main(Path(sys.argv[1] if len(sys.argv) == 2 else "screenshots"))

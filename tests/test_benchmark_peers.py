@@ -49,7 +49,7 @@ def told(*arguments: str) -> str:
 @pytest.fixture
 def contestants(folder: Path) -> Iterator[list[Contestant]]:
     (spec,) = parse_models(f"tiny={folder}")
-    made: list[Contestant] = [Tokenline(spec, 3, lambda _: None)]
+    made: list[Contestant] = [Tokenline.load(spec, 3, lambda _: None)]
     try:
         model = peers.load_copy(spec, lambda _: None)
         made += [peers.make(peer.key, model, 3, 64) for peer in peers.PEERS]

@@ -129,6 +129,18 @@ def test_its_menu_is_worked_by_keyboard(person: Person) -> None:
     expect(button).to_have_attribute("aria-expanded", "false")
 
 
+def test_escape_closes_a_menu_that_the_pointer_opened_and_not_the_drawer_around_it(site: Site, sign_in: SignIn) -> None:
+    person = sign_in(site, viewport=PHONE)
+    say(person.page, "hello")
+    expect_state(person.page, "finished")
+    person.page.locator("#open-sidebar").click()
+    person.page.locator("#conversations .options").first.click()
+    expect(person.page.get_by_role("menu")).to_be_visible()
+    person.page.keyboard.press("Escape")
+    expect(person.page.get_by_role("menu")).to_have_count(0)
+    expect(person.page.locator("#conversations .options").first).to_be_focused()
+
+
 def test_a_new_conversation_has_a_menu_at_once(site: Site, sign_in: SignIn) -> None:
     page = sign_in(site).page
     say(page, "brand new words")

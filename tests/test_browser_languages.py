@@ -81,7 +81,7 @@ def test_the_place_in_line_is_told_in_the_readers_language(slow_site: Site, sign
         say(page, numbered())
         expect_begun(page, "w1")
     say(third, "w1 w2")
-    expect(reply(third).locator(".status")).to_contain_text("1番目です")
+    expect(reply(third).locator(".status")).to_contain_text("次の順番です")
     for page in (first, second, third):
         expect_state(page, "finished")
 
@@ -137,11 +137,12 @@ def test_no_text_of_a_conversation_is_bare(bracketed: Site, person: Person) -> N
     page.locator("#model").select_option("slow")
     say(page, numbered(8))
     expect_begun(page, "w2")
-    other = person.tab(bracketed.url)
-    say(other, "in line")
-    expect(reply(other).locator(".status")).to_contain_text("⟧ in line")
-    expect_all_bracketed(other)
-    for each in (page, other):
+    other, last = person.tab(bracketed.url), person.tab(bracketed.url)
+    for tab, place in ((other, "⟦next in line⟧"), (last, "⟧ in line")):
+        say(tab, "in line")
+        expect(reply(tab).locator(".status")).to_contain_text(place)
+        expect_all_bracketed(tab)
+    for each in (page, other, last):
         expect_state(each, "finished")
     rows(bracketed, "UPDATE generation_job SET finish_reason = 'length', dropped_messages = 3")
     other.reload()

@@ -142,3 +142,17 @@ def test_it_copies_a_block_of_code(site: Site, sign_in: SignIn) -> None:
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied == "def bend(angle: float) -> float:\n    return angle * 0.75  # <b>roughly</b>\n"
+
+
+def test_its_formulas_have_a_font_for_formulas(site: Site, sign_in: SignIn) -> None:
+    """Roots and fractions looked poor where the system has no such font."""
+    person = sign_in(site)
+    fetched: list[str] = []
+    person.page.on("requestfinished", lambda request: fetched.append(request.url))
+    page = open_stored(site, person, "no formula")
+    page.wait_for_load_state("networkidle")
+    assert not [address for address in fetched if "latin-modern-math" in address]
+    open_stored(site, person, "$\\sqrt{x}$")
+    page.wait_for_function(
+        "[...document.fonts].some(({ family, status }) => /Math/.test(family) && status === 'loaded')"
+    )

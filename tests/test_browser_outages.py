@@ -170,7 +170,7 @@ def test_it_says_that_no_worker_is_running_and_answers_once_one_is(shaken: Site,
     with frozen(shaken.up["pids"]["worker"]):
         expect_said(page, NO_WORKER)
         say(page, "asked of no worker")
-        expect(page.locator(".reply .status")).to_have_text("1st in line, no worker is running")
+        expect(page.locator(".reply .status")).to_have_text("next in line, no worker is running")
     expect_state(page, "finished")
     expect_all_well(page)
 

@@ -153,6 +153,7 @@ def test_it_shows_another_tab_what_was_asked_on_another_branch(visit: Callable[.
 def test_it_steps_away_from_a_growing_reply_and_back(slow_site: Site, sign_in: SignIn) -> None:
     page = sign_in(slow_site).page
     converse(page, "short")
+    page.locator("#model").select_option("slow")
     reply(page).get_by_role("button", name="Try again").click()
     expect_begun(page, "short short short")
     reply(page).get_by_role("button", name="Previous version").click()

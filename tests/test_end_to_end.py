@@ -46,7 +46,7 @@ def test_it_runs_two_at_a_time_and_tells_the_third_its_place(slow_site: Site, si
         say(page, numbered())
         expect_state(page, "running")
     say(third, numbered())
-    expect(reply(third).locator(".status")).to_have_text(re.compile("^1st in line"))
+    expect(reply(third).locator(".status")).to_have_text(re.compile("^next in line"))
     seen: set[tuple[str, str]] = set()
     while True:
         third_state = state_of(third)
@@ -69,7 +69,7 @@ def test_it_takes_somebody_out_of_the_line(slow_site: Site, sign_in: SignIn) -> 
         say(each, numbered())
         expect_state(each, "running")
     say(page, "never mind")
-    expect(reply(page).locator(".status")).to_have_text(re.compile("^1st in line"))
+    expect(reply(page).locator(".status")).to_have_text(re.compile("^next in line"))
     page.locator("#stop").click()
     expect_state(page, "cancelled")
     expect(reply(page).locator(".outcome")).to_have_text("stopped")
@@ -95,6 +95,7 @@ def test_it_keeps_what_was_said_before_a_stop(slow_site: Site, sign_in: SignIn) 
 
 def test_it_shows_the_whole_reply_after_a_reload_in_its_middle(slow_site: Site, sign_in: SignIn) -> None:
     page = sign_in(slow_site).page
+    page.locator("#model").select_option("slow")
     say(page, numbered())
     expect_begun(page)
     page.reload()
@@ -104,6 +105,7 @@ def test_it_shows_the_whole_reply_after_a_reload_in_its_middle(slow_site: Site, 
 
 def test_it_shows_the_whole_reply_in_a_tab_opened_in_its_middle(slow_site: Site, sign_in: SignIn) -> None:
     person = sign_in(slow_site)
+    person.page.locator("#model").select_option("slow")
     say(person.page, numbered())
     expect_begun(person.page)
     other = person.tab(person.page.url)
@@ -116,7 +118,7 @@ def test_it_shows_the_whole_reply_to_a_browser_that_was_offline(slow_site: Site,
     """Another person's reply, begun at the same moment, tells how long ten seconds are: forty words."""
     person, clock = sign_in(slow_site), sign_in(slow_site)
     for page in (person.page, clock.page):
-        page.get_by_label("Model").select_option("slow")
+        page.locator("#model").select_option("slow")
         say(page, numbered())
     expect_begun(person.page, "w3")
     person.context.set_offline(True)

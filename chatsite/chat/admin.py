@@ -52,7 +52,7 @@ class ConversationAdmin(ReadOnlyAdmin):
     list_select_related = ("user",)
     search_fields = ("title", "user__username")
     ordering = ("-updated_at",)
-    fields = readonly_fields = ("id", "title", "user", "created_at", "updated_at")
+    fields = readonly_fields = ("id", "title", "user", "created_at", "updated_at", "model", "system_prompt", "params")
     inlines = (MessageInline,)
 
     @admin.display(description="title", ordering="title")

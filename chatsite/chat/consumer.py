@@ -8,11 +8,13 @@ from uuid import UUID
 import redis
 from django.db import transaction
 
-from chatsite.chat import conversations
+from chatsite.chat import conversations, news, preferences
 from chatsite.chat.conversations import NEWEST, Asked
 from chatsite.chat.html_reply import HtmlReply
 from chatsite.chat.models import Conversation, ReplyJob
+from chatsite.chat.preferences import Chosen
 from generation import frames
+from generation.admission import Refused
 from generation.consumers import NOT_FOUND, Closing, JobConsumer
 from generation.delivery import stream
 from generation.delivery.reader import ENDS
@@ -21,10 +23,6 @@ from generation.frames import Frame
 from generation.models import Job
 
 logger = logging.getLogger(__name__)
-
-
-def conversation_group(conversation_id: UUID) -> str:
-    return f"conversation.{conversation_id}"
 
 
 class ChatConsumer(JobConsumer):
@@ -52,7 +50,7 @@ class ChatConsumer(JobConsumer):
     async def _join(self) -> None:
         assert self.conversation is not None
         try:
-            await self.channel_layer.group_add(conversation_group(self.conversation), self.channel_name)
+            await self.channel_layer.group_add(news.group(self.conversation), self.channel_name)
         except (redis.RedisError, OSError) as error:
             logger.warning("other tabs' prompts are not heard of: %r", error)
 
@@ -61,7 +59,7 @@ class ChatConsumer(JobConsumer):
             html.close()
         if self.conversation is not None:
             try:
-                group = conversation_group(self.conversation)
+                group = news.group(self.conversation)
                 await self.channel_layer.group_discard(group, self.channel_name)
             except (redis.RedisError, OSError) as error:
                 logger.debug("a conversation's group was not left: %r", error)
@@ -77,10 +75,26 @@ class ChatConsumer(JobConsumer):
         if frame["type"] == "prompt":
             parent = frames.optional_uuid(frame, "parent") if "parent" in frame else NEWEST
             text = frames.text_of(frame, "text")
-            return conversations.prompt(user, self.conversation, text, parent, asked)
+            return conversations.prompt(user, self.conversation, text, parent, asked, self._settings_of(frame))
         message = frames.uuid_of(frame, "message")
         act = conversations.regenerate if frame["type"] == "regenerate" else conversations.go_on
         return act(user, self.conversation, message, asked)
+
+    def _settings_of(self, frame: Frame) -> Chosen | None:
+        """What a conversation begins with that this prompt begins; None for what its person set as a default."""
+        if self.conversation is not None or frame.get("settings") is None:
+            return None
+        try:
+            return preferences.from_json(frame["settings"], preferences.of_person(self.sign_in.user_id))
+        except preferences.BadPreferences as bad:
+            raise Refused("bad_params", str(bad)) from None
+
+    def greeting(self) -> Frame:
+        """What was set for this conversation, or for each new one, and the title that it has by now."""
+        found = Conversation.objects.filter(pk=self.conversation).first() if self.conversation else None
+        chosen = Chosen.of(found) if found else preferences.of_person(self.sign_in.user_id)
+        settings = {"model": chosen.model, "changed": bool(chosen.system_prompt or chosen.params)}
+        return {"settings": settings} | ({"title": found.title} if found else {})
 
     async def accepted(self, job: Job) -> None:
         conversation = await in_database(_conversation_of, job)
@@ -97,13 +111,16 @@ class ChatConsumer(JobConsumer):
         assert self.conversation is not None
         try:
             await self.channel_layer.group_send(
-                conversation_group(self.conversation),
+                news.group(self.conversation),
                 {"type": "conversation.job", "job": str(job.pk), "from": self.channel_name},
             )
         except (redis.RedisError, OSError) as error:
             logger.warning("other tabs were not told of a prompt: %r", error)
 
     async def group_message(self, message: dict[str, Any]) -> bool:
+        if message["type"] == "conversation.news":
+            await self.send_frame({**message["frame"], "conversation": str(self.conversation)})
+            return True
         if message["type"] != "conversation.job":
             return await super().group_message(message)
         # What stood in `hello` is known to the client, which may have seen a part of it on an earlier socket.
@@ -130,6 +147,7 @@ class ChatConsumer(JobConsumer):
             "reply": str(part.message_id),
             "client_id": str(job.client_id) if job.client_id else None,
             "text": question.text if question else "",
+            "model": job.model,
         }
 
     def active_jobs(self) -> list[Frame]:

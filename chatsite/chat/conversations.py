@@ -14,7 +14,9 @@ from django.db import transaction
 from django.utils import timezone
 from django.utils.translation import gettext
 
+from chatsite.chat import preferences
 from chatsite.chat.models import Conversation, Message, ReplyJob
+from chatsite.chat.preferences import Chosen
 from chatsite.chat.threads import reply_text, thread, title_from
 from generation import admission, queue
 from generation.admission import Refused
@@ -37,14 +39,18 @@ class _AlreadyAsked(Exception):
     """The client's id is known: roll back and answer with the job there is."""
 
 
-def prompt(user: Any, conversation_id: UUID | None, text: str, parent: object, asked: Asked) -> Job:
-    """A new prompt and its reply. Without a conversation it begins one. Raises Refused."""
+def prompt(
+    user: Any, conversation_id: UUID | None, text: str, parent: object, asked: Asked, settings: Chosen | None = None
+) -> Job:
+    """A new prompt and its reply. Without a conversation it begins one, with these settings. Raises Refused."""
 
     def begin() -> tuple[Message, list[dict[str, str]]]:
-        conversation = Conversation(user=user) if conversation_id is None else _conversation(user, conversation_id)
         if conversation_id is None:
-            conversation.title = title_from(text)
+            chosen = preferences.of_person(user.pk) if settings is None else settings
+            conversation = Conversation(user=user, title=title_from(text), **chosen.as_columns)
             conversation.save()
+        else:
+            conversation = _conversation(user, conversation_id)
         above = _parent(conversation, parent)
         message = Message.objects.create(conversation=conversation, parent=above, role="user", text=text)
         reply = Message.objects.create(conversation=conversation, parent=message, role="assistant")
@@ -102,11 +108,16 @@ def _submit(user: Any, asked: Asked, begin: Any, like: Any = lambda: None) -> Jo
     try:
         with transaction.atomic():
             reply, messages = begin()
-            model, params = asked.model, dict(asked.params)
-            if before := like():
-                model = model or before.model
-                params = {**before.params, **params}
-            job = queue.submit(user, messages, model=model, params=params, client_id=asked.client_id)
+            chosen, before = Chosen.of(reply.conversation), like()
+            model = asked.model or preferences.offered(chosen.model) or (before.model if before else None)
+            stored = {**(before.params if before else {}), **chosen.params}
+            job = queue.submit(
+                user,
+                [*chosen.first_messages, *messages],
+                model=model,
+                params=preferences.bounded(stored, asked.params, model),
+                client_id=asked.client_id,
+            )
             if ReplyJob.objects.filter(job=job).exists():
                 raise _AlreadyAsked
             ReplyJob.objects.create(message=reply, job=job)

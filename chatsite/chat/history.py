@@ -25,6 +25,10 @@ class Entry:
     state: str = ""
     outcome: str = ""
     can_continue: bool = False
+    model: str = ""
+    tokens: int = 0
+    """Of its prompt and itself: how much of a model's context they fill."""
+    dropped: int = 0
     number: int = 1
     count: int = 1
     context_cleared: bool = False
@@ -74,6 +78,9 @@ def _entry(message: Message) -> Entry:
         state=job.state,
         outcome=outcome(job),
         can_continue=job.finish_reason == "length",
+        model=job.model,
+        tokens=job.prompt_tokens + job.completion_tokens,
+        dropped=job.dropped_messages,
     )
 
 

@@ -8,6 +8,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils.translation import gettext
 
+from chatsite.chat import news
 from chatsite.chat.models import Conversation, ReplyJob, TitleJob
 from chatsite.chat.search import index_title
 from generation import admission, instants, queue, retention, signals
@@ -37,6 +38,7 @@ def rename(conversation: Conversation, title: str) -> str:
     with transaction.atomic():
         Conversation.objects.filter(pk=conversation.pk).update(title=title, title_edited=True)
         index_title(conversation.pk, conversation.user_id, title)
+    news.tell(conversation.pk, "title", title=title)
     return title
 
 

@@ -19,9 +19,21 @@ class Kept(models.Manager["Conversation"]):
 
 
 MAX_WORD_LENGTH = 500
+MAX_MODEL_LENGTH = 100
 
 
-class Conversation(models.Model):
+class Preferences(models.Model):
+    """What a person sets. Whatever is empty is the site's own default; `preferences.py` reads and writes it."""
+
+    model = models.CharField(max_length=MAX_MODEL_LENGTH, blank=True, default="", db_default="")
+    system_prompt = models.TextField(blank=True, default="", db_default="")
+    params = models.JSONField(null=True, blank=True, help_text="as in the protocol, only what was set")
+
+    class Meta:
+        abstract = True
+
+
+class Conversation(Preferences):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="conversations", db_index=False)
     title = models.CharField(max_length=200, blank=True)
@@ -59,6 +71,18 @@ class Conversation(models.Model):
 
     def get_absolute_url(self) -> str:
         return f"/c/{self.id}/"
+
+
+class PersonPreferences(Preferences):
+    """What each new conversation of a person begins with."""
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True, related_name="+")
+
+    class Meta:
+        verbose_name_plural = "preferences of persons"
+
+    def __str__(self) -> str:
+        return str(self.user_id)
 
 
 class Message(models.Model):

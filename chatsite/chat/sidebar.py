@@ -40,14 +40,15 @@ class Page:
 
 def sidebar(user_id: Any, after: str = "") -> Page:
     """One page: the first with the pinned ones, or the one after a mark. Two queries, or one. Raises BadMark."""
-    rest = Conversation.objects.filter(user=user_id, pinned_at=None).order_by("-updated_at", "-id")
+    listed = Conversation.objects.filter(user=user_id).defer("system_prompt", "params")
+    rest = listed.filter(pinned_at=None).order_by("-updated_at", "-id")
     groups = []
     if after:
         at, last = _read(after)
         # As a range and a condition, not as two alternatives, it is read from where it begins in the index.
         rest = rest.filter(updated_at__lte=at).exclude(updated_at=at, id__gte=last)
     else:
-        pinned = Conversation.objects.filter(user=user_id, pinned_at__isnull=False).order_by("-pinned_at")
+        pinned = listed.filter(pinned_at__isnull=False).order_by("-pinned_at")
         if found := list(pinned[:MAX_PINNED]):
             groups.append(Group("Pinned", gettext("Pinned"), found))
     page = list(rest[: PAGE + 1])

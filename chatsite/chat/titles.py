@@ -10,6 +10,7 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
+from chatsite.chat import news
 from chatsite.chat.models import Conversation, ReplyJob, TitleJob
 from chatsite.chat.search import index_title
 from chatsite.chat.threads import TITLE_LENGTH
@@ -83,8 +84,10 @@ def take(conversation_id: Any, job: Job) -> None:
     if not title:
         return
     with transaction.atomic():
-        if Conversation.objects.filter(pk=conversation_id, title_edited=False).update(title=title):
-            index_title(conversation_id, job.user_id, title)
+        if not Conversation.objects.filter(pk=conversation_id, title_edited=False).update(title=title):
+            return
+        index_title(conversation_id, job.user_id, title)
+    news.tell(conversation_id, "title", title=title)
 
 
 def _job_finished(job: Job, **_: Any) -> None:

@@ -17,8 +17,10 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext
 
+from chatsite.chat import preferences
 from chatsite.chat.keeping import TITLE_LIMIT
 from chatsite.chat.models import Conversation, Message, Passage, ReplyJob
+from chatsite.chat.preferences import BadPreferences, Chosen
 from chatsite.chat.search import passage_of
 from chatsite.chat.threads import reply_text, thread
 from chatsite.chat.words import normalised
@@ -69,6 +71,7 @@ def _described(conversation: Conversation) -> dict[str, Any]:
         "created_at": conversation.created_at.isoformat(),
         "updated_at": conversation.updated_at.isoformat(),
         "pinned": conversation.pinned_at is not None,
+        "settings": Chosen.of(conversation).as_json,
         "messages": [
             {
                 "id": str(message.pk),
@@ -105,6 +108,7 @@ class _Read:
     created_at: datetime
     updated_at: datetime
     is_pinned: bool
+    settings: Chosen
     messages: list[_Said]
 
 
@@ -120,6 +124,7 @@ def take_in(user: Any, content: bytes) -> int:
             title=each.title,
             title_edited=bool(each.title),
             pinned_at=each.updated_at if each.is_pinned else None,
+            **each.settings.as_columns,
         )
         conversations.append(conversation)
         dated.append((conversation.pk, each.created_at, each.updated_at))
@@ -195,6 +200,11 @@ def _conversation(found: object, where: str) -> _Read:
     is_pinned = found.get("pinned", False)
     if not isinstance(is_pinned, bool):
         raise BadFile(gettext("`pinned` of %(where)s is neither true nor false.") % {"where": where})
+    try:
+        # Files of before have none.
+        settings = preferences.from_json(found.get("settings") or {}, Chosen(), is_foreign=True)
+    except BadPreferences as bad:
+        raise BadFile(gettext("`settings` of %(where)s are wrong. %(why)s") % {"where": where, "why": bad}) from None
     messages: list[_Said] = []
     by_id: dict[str, _Said] = {}
     for number, each in enumerate(_list_of(found, "messages", where, MAX_MESSAGES), start=1):
@@ -205,7 +215,7 @@ def _conversation(found: object, where: str) -> _Read:
             said.created_at = messages[-1].created_at + timedelta(microseconds=1)
         by_id[name] = said
         messages.append(said)
-    return _Read(title, created_at, updated_at, is_pinned, messages)
+    return _Read(title, created_at, updated_at, is_pinned, settings, messages)
 
 
 def _message(found: object, earlier: Mapping[str, _Said], where: str) -> tuple[_Said, str]:

@@ -13,6 +13,7 @@ from django.utils.translation import gettext
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
+from chatsite.chat import news
 from chatsite.chat.branches import Tree
 from chatsite.chat.history import entries
 from chatsite.chat.models import MAX_WORD_LENGTH, Conversation, Feedback, Message
@@ -57,6 +58,7 @@ def clear_context(request: HttpRequest, conversation_id: UUID, message_id: UUID)
             return _plain(gettext("The next prompt was asked already."), status=CONFLICT)
         message.context_cleared = cleared == "1"
         message.save(update_fields=["context_cleared"])
+    news.tell(conversation_id, "marked", message=str(message.pk), cleared=message.context_cleared)
     return HttpResponse(status=204)
 
 
@@ -78,6 +80,8 @@ def judge(request: HttpRequest, conversation_id: UUID, message_id: UUID) -> Http
         Feedback.objects.update_or_create(message=reply, user_id=person, defaults=defaults)
     else:
         Feedback.objects.filter(message=reply, user_id=person).delete()
+    word = word if verdict else ""
+    news.tell(conversation_id, "marked", message=str(reply.pk), verdict=verdict, word=word)
     return HttpResponse(status=204)
 
 

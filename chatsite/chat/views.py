@@ -15,6 +15,7 @@ from django.views.decorators.http import require_safe
 
 from chatsite.chat.history import Entry, entries
 from chatsite.chat.models import Conversation
+from chatsite.chat.preference_form import number_fields, stop_limits
 from chatsite.chat.search import search
 from chatsite.chat.sidebar import BadMark, sidebar
 from chatsite.chat.words import MAX_ASKED_CHARS
@@ -95,5 +96,7 @@ def _page(request: HttpRequest, found: Conversation | None, history: list[Entry]
         "entries": history,
         "listed": sidebar(request.user.pk),
         "examples": EXAMPLES,
+        "number_fields": number_fields(),
+        "stop_limits": stop_limits(),
     }
     return render(request, "chat/page.html", context)

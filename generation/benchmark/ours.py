@@ -4,11 +4,11 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
 
 from generation.benchmark.runs import Request, RunFailed, Stream, check
 from generation.engine import Engine, Event, EventType, FinishReason, ModelSpec, SamplingParams, load_engine
 from generation.engine import Sequence as EngineSequence
+from generation.engine.engine import OnEvents
 
 TEXT = (
     "The harbour lies quiet in the morning, and the fishing boats come home with the tide. An old woman mends her "
@@ -21,14 +21,20 @@ TEXT = (
 class Tokenline:
     name = "tokenline"
 
-    def __init__(self, spec: ModelSpec, slots: int, log: Callable[[str], None]) -> None:
-        self.engine = load_engine(spec, slots=slots, on_events=self._take, log=log)
-        self.device, self.dtype = _placement(self.engine)
+    def __init__(self, make: Callable[[OnEvents], Engine]) -> None:
+        """``make`` an engine that hands its events to what it is given; it is closed with this contestant."""
+        self.engine = make(self._take)
+        stats = self.engine.stats()
+        self.device, self.dtype = stats.device, stats.dtype
         self._numbers = itertools.count()
         self._streams: dict[Hashable, Stream] = {}  # by the sequence's identifier
         self._late_after = 0
         self._may_be_late = threading.Event()
         self.engine.start()
+
+    @classmethod
+    def load(cls, spec: ModelSpec, slots: int, log: Callable[[str], None]) -> "Tokenline":
+        return cls(lambda take: load_engine(spec, slots=slots, on_events=take, log=log))
 
     def ids_of_text(self) -> list[int]:
         return self.engine.encode([{"role": "user", "content": TEXT}])
@@ -73,9 +79,3 @@ class Tokenline:
             enough = all(len(stream.arrivals) >= self._late_after for stream in list(self._streams.values()))
             if enough or ended:
                 self._may_be_late.set()
-
-
-def _placement(engine: Engine) -> tuple[str, str]:
-    """Device and dtype of the model that an engine runs; empty for a mock, which has neither."""
-    model: Any = getattr(engine._runner, "_model", None)
-    return ("", "") if model is None else (str(model.device), str(model.dtype).removeprefix("torch."))

@@ -35,10 +35,10 @@ def missing(name: str) -> str:
 
 def load_copy(spec: ModelSpec, log: Callable[[str], None]) -> Any:
     """The model in the same dtype and on the same device as ours, unquantized and untouched by our engine."""
-    from generation.engine import loading
+    from generation.engine.loading import load_model
 
     plain = {name: value for name, value in spec.options.items() if name not in ("quantization", "compile")}
-    model, _ = loading._load(replace(spec, options=plain), log)
+    model, _ = load_model(replace(spec, options=plain), log)
     model.generation_config.eos_token_id = None  # all answer as many tokens as they are asked for
     model.generation_config.pad_token_id = 0
     return model.eval()

@@ -132,7 +132,7 @@ class Session:
             import transformers  # noqa: F401  # not to be counted as the model's memory
         before = used_bytes()
         wanted = max(*plan.numbers, scenes.NUM_SLOTS) if plan.scenes else max(plan.numbers)
-        ours = Tokenline(plan.spec, wanted, self._tell)
+        ours = Tokenline.load(plan.spec, wanted, self._tell)
         self._contestants.append(ours)
         self._note_loading(ours.name, before)
         self._device, self._dtype = ours.device, ours.dtype

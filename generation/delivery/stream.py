@@ -68,7 +68,11 @@ def group(job_id: UUID) -> str:
 
 def group_channel(job_id: UUID) -> str:
     """The Redis channel on which the channel layer listens for the job's group."""
-    return f"{_prefix()}__group__{group(job_id)}"
+    return channel_of(group(job_id))
+
+
+def channel_of(group_name: str) -> str:
+    return f"{_prefix()}__group__{group_name}"
 
 
 @cache

@@ -22,7 +22,7 @@ Happening = tuple[Sequence, Event]
 class Batch:
     """Used by one thread at a time; the counts may be read by any."""
 
-    def __init__(self, runner: Runner, slots: int, prefill_chunk: int, cache_tokens: int) -> None:
+    def __init__(self, runner: Runner, slots: int, prefill_chunk: int | None, cache_tokens: int) -> None:
         self._runner = runner
         self._new_scheduler = partial(Scheduler, slots, prefill_chunk, cache_tokens, runner.keeps_prefixes)
         self._scheduler = self._new_scheduler()

@@ -150,6 +150,8 @@ class Engine:
             last_step_at=self._last_step_at,
             idle=not running and not waiting,
             alive=self._thread is not None and self._thread.is_alive(),
+            device=self._runner.device,
+            dtype=self._runner.dtype,
         )
 
     def close(self, timeout: float = 30.0) -> None:

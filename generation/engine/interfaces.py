@@ -29,6 +29,8 @@ class Runner(Protocol):
     vocab_size: int | None  # ids must be below; None: any id
     eos_ids: frozenset[int]
     keeps_prefixes: bool  # what a slot holds serves later sequences that begin with the same ids
+    device: str  # where it computes, and in what; empty for one without weights
+    dtype: str
     interval: float  # least seconds between two tokens of one sequence; 0 for real models
 
     def run(self, plan: Plan) -> list[int | Exception]:

@@ -4,10 +4,11 @@ Letters: S slots · C context (positions per slot) · H key/value heads · D hea
 """
 
 import math
+import mmap
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain
 
-import numpy
 import torch
 
 
@@ -66,6 +67,14 @@ class SlotCache:
         shape = (self.slots, like.shape[0], self.context, like.shape[-1])
         if like.device.type != "cpu":
             return torch.zeros(shape, dtype=like.dtype, device=like.device)
-        # NumPy leaves the zeros to the system, which gives memory only for what is written; torch writes them all.
-        memory = numpy.zeros(math.prod(shape) * like.dtype.itemsize, numpy.uint8)
-        return torch.from_numpy(memory).view(like.dtype).view(shape)
+        return torch.frombuffer(_lazy_zeros(math.prod(shape) * like.dtype.itemsize), dtype=like.dtype).view(shape)
+
+
+def _lazy_zeros(num_bytes: int) -> mmap.mmap:
+    """Zeros to which the system gives memory only where something is written; torch would write them all."""
+    memory = mmap.mmap(-1, num_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        # A huge page holds a slot's keys of some heads at once: the first token of each would commit all.
+        with suppress(OSError):  # a kernel without them
+            memory.madvise(mmap.MADV_NOHUGEPAGE)
+    return memory

@@ -32,14 +32,15 @@ def load_engine(
         log(f"{spec.name}: {text}")
 
     tell(f"loading {spec.source}")
-    model, tokenizer = _load(spec, log)
+    model, tokenizer = load_model(spec, log)
     tell(f"{_describe(model)} after {time.monotonic() - started:.1f} s")
     engine = Engine(_runner(spec, model, config, tell), tokenizer, config, on_events, on_lost)
     tell(f"ready after {time.monotonic() - started:.1f} s: {config.slots} slots of {engine.context:,} tokens")
     return engine
 
 
-def _load(spec: ModelSpec, log: Log) -> tuple[Any, Any]:
+def load_model(spec: ModelSpec, log: Log = print) -> tuple[Any, Any]:
+    """A spec's model, quantized if it says so, on its device, and its tokenizer, as transformers has them."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

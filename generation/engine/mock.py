@@ -20,6 +20,7 @@ class MockRunner:
     vocab_size = None
     eos_ids: frozenset[int] = frozenset()
     keeps_prefixes = False
+    device = dtype = ""
 
     def __init__(self, context: int, rate: float) -> None:
         self.context = context

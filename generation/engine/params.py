@@ -1,7 +1,8 @@
 """Sampling parameters: their names, ranges and defaults. Knows no model, no tensors and no torch."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 MAX_STOP_STRINGS = 8
 MAX_STOP_STRING_CHARS = 200
@@ -9,10 +10,35 @@ MAX_STOP_STRING_CHARS = 200
 # Below this the division by the temperature would leave float32's range: such a value means greedy.
 _SMALLEST_TEMPERATURE = 1e-4
 
-_LARGEST_SEED = 2**63 - 1
-_LARGEST_TOP_K = 1_000_000
 _LARGEST_COUNT = 2**31 - 1
 _LARGEST_BIAS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """From ``low`` to ``high``, both included but for ``above``, where ``low`` itself is too little."""
+
+    low: float
+    high: float
+    is_whole: bool = False
+    above: bool = False
+
+
+RANGES: Mapping[str, Range] = MappingProxyType(
+    {
+        "max_new_tokens": Range(0, _LARGEST_COUNT, is_whole=True),
+        "min_new_tokens": Range(0, _LARGEST_COUNT, is_whole=True),
+        "temperature": Range(0, 2),
+        "top_k": Range(0, 1_000_000, is_whole=True),
+        "top_p": Range(0, 1, above=True),
+        "min_p": Range(0, 1),
+        "repetition_penalty": Range(0.1, 10),
+        "presence_penalty": Range(-2, 2),
+        "frequency_penalty": Range(-2, 2),
+        "seed": Range(0, 2**63 - 1, is_whole=True),
+    }
+)
+"""Of every parameter that is a number. What bounds the new tokens further, a ceiling or each other, comes on top."""
 
 # For code that uses the engine; whoever sends parameters as JSON cannot give them.
 _FOR_CODE = ("ignore_eos", "logit_bias")
@@ -45,17 +71,12 @@ class SamplingParams:
     logit_bias: Mapping[int, float] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
+        longest = self.max_new_tokens or _LARGEST_COUNT
         checked: dict[str, object] = {
-            "max_new_tokens": _integer("max_new_tokens", self.max_new_tokens, 0, _LARGEST_COUNT),
-            "min_new_tokens": _integer("min_new_tokens", self.min_new_tokens, 0, self.max_new_tokens or _LARGEST_COUNT),
-            "temperature": _number("temperature", self.temperature, 0, 2),
-            "top_k": _integer("top_k", self.top_k, 0, _LARGEST_TOP_K),
-            "top_p": _number("top_p", self.top_p, 0, 1, above=True),
-            "min_p": _number("min_p", self.min_p, 0, 1),
-            "repetition_penalty": _number("repetition_penalty", self.repetition_penalty, 0.1, 10),
-            "presence_penalty": _number("presence_penalty", self.presence_penalty, -2, 2),
-            "frequency_penalty": _number("frequency_penalty", self.frequency_penalty, -2, 2),
-            "seed": None if self.seed is None else _integer("seed", self.seed, 0, _LARGEST_SEED),
+            name: None if name == "seed" and self.seed is None else in_range(name, getattr(self, name))
+            for name in RANGES
+        } | {
+            "min_new_tokens": in_range("min_new_tokens", self.min_new_tokens, longest),
             "stop": _stop_strings(self.stop),
             "ignore_eos": _boolean("ignore_eos", self.ignore_eos),
             "logit_bias": _biases(self.logit_bias),
@@ -79,7 +100,7 @@ class SamplingParams:
         if unknown:
             raise ParamsError(f"unknown parameter: {', '.join(name[:40] for name in unknown[:5])}")
         asked = given.pop("max_new_tokens", min(default_new_tokens, max_new_tokens))
-        new_tokens = _integer("max_new_tokens", asked, 0, max_new_tokens) or max_new_tokens
+        new_tokens = in_range("max_new_tokens", asked, max_new_tokens) or max_new_tokens
         return cls(max_new_tokens=new_tokens, **given)  # type: ignore[arg-type]
 
     @classmethod
@@ -107,6 +128,14 @@ def _boolean(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise ParamsError(f"{name} must be true or false, not {_shown(value)}")
     return value
+
+
+def in_range(name: str, value: object, high: float | None = None) -> float:
+    """The checked number; a ``high`` bounds it further."""
+    within = RANGES[name] if high is None else replace(RANGES[name], high=high)
+    if within.is_whole:
+        return _integer(name, value, int(within.low), int(within.high))
+    return _number(name, value, within.low, within.high, above=within.above)
 
 
 def _integer(name: str, value: object, low: int, high: int) -> int:

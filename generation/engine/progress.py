@@ -13,7 +13,7 @@ from generation.engine.interfaces import Log
 _INTERVAL_SECONDS = 5.0
 
 _UP = "\x1b[A"
-_BAR = re.compile(r"\s*\|[^|]*\|\s*")
+_BAR = re.compile(r"(?P<name>.*?):?\s*(?P<percent>\d+)%\|[^|]*\| (?P<done>\S+)/(?P<total>\S+) .*")
 
 
 class _BarsToLines(io.TextIOBase):
@@ -25,16 +25,17 @@ class _BarsToLines(io.TextIOBase):
         self._log = log
         self._prefix = prefix
         self._passed_to = passed_to
-        self._told_at = time.monotonic()  # what is quick needs no line
+        self._told_at = 0.0
         self._in_bar = False
 
     def write(self, text: str) -> int:
         if text.startswith("\r"):
-            self._in_bar = True
-            shown = _BAR.sub(" ", text.strip())
-            if shown and time.monotonic() - self._told_at >= _INTERVAL_SECONDS:
-                self._told_at = time.monotonic()
-                self._log(f"{self._prefix}: {shown}")
+            now = time.monotonic()
+            if not self._in_bar:
+                self._in_bar, self._told_at = True, now  # a bar that is quick needs no line
+            elif now - self._told_at >= _INTERVAL_SECONDS and (said := _said(text.strip())):
+                self._told_at = now
+                self._log(f"{self._prefix}: {said}")
         elif self._in_bar and not text.replace(_UP, "").strip():  # from one bar to another, or the end of it
             self._in_bar = _UP in text
         else:
@@ -43,6 +44,12 @@ class _BarsToLines(io.TextIOBase):
 
     def flush(self) -> None:
         self._passed_to.flush()
+
+
+def _said(bar: str) -> str:
+    """A bar's words and figures; all of it where it knows no end."""
+    known = _BAR.fullmatch(bar)
+    return "{name} {percent} %, {done} of {total}".format(**known.groupdict()) if known else bar
 
 
 @contextmanager

@@ -37,6 +37,7 @@ class PackedRunner:
         self.vocab_size: int | None = model.get_input_embeddings().weight.shape[0]
         self.eos_ids = _eos_ids(model)
         self._device = model.device
+        self.device, self.dtype = str(model.device), str(model.dtype).removeprefix("torch.")
         self._picks_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
         self._cache = SlotCache(slots, self.context)
         self._sampler = Sampler()

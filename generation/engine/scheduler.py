@@ -18,6 +18,9 @@ from generation.engine.slots import Admission, SlotTable
 # So many later sequences may be admitted before one that waits for tokens; then they wait behind it.
 MAX_PASSES = 8
 
+# Prompt tokens of a step where no number is given: while more are answered than wait, and otherwise.
+_CHUNK, _MOST = 64, 512
+
 
 @dataclass(slots=True, frozen=True)
 class Segment:
@@ -52,12 +55,13 @@ class Plan:
 
 
 class Scheduler:
-    """Used by the engine's thread alone. A ``prefill_chunk`` of 0 is no limit."""
+    """Used by the engine's thread alone. A ``prefill_chunk`` of 0 is no limit, None lets the pace decide."""
 
-    def __init__(self, slots: int, prefill_chunk: int, cache_tokens: int, keeps_prefixes: bool) -> None:
-        self.prefill_chunk = prefill_chunk or sys.maxsize
+    def __init__(self, slots: int, prefill_chunk: int | None, cache_tokens: int, keeps_prefixes: bool) -> None:
+        chunk, most = (_CHUNK, _MOST) if prefill_chunk is None else (prefill_chunk or sys.maxsize,) * 2
+        self.prefill_chunk = chunk
         self.waiting: deque[Sequence] = deque()
-        self.pace = Pace()
+        self.pace = Pace(chunk, most)
         self.active: dict[Sequence, int] = {}  # in the order of admission; each one's slot
         self._slots = SlotTable(slots, cache_tokens, keeps_prefixes)
 
@@ -69,7 +73,7 @@ class Scheduler:
         plan = Plan()
         decoding = [sequence for sequence in self.active if sequence.num_remaining == 1]
         num_waiting = len(self.active) - len(decoding) + len(self.waiting)
-        budget = self.pace.chunk(self.prefill_chunk, len(decoding), num_waiting)
+        budget = self.pace.budget(len(decoding), num_waiting)
         for sequence, slot in self.active.items():
             if sequence.num_remaining > 1:
                 budget -= self._prefill(plan, sequence, slot, budget, now)

@@ -201,6 +201,9 @@ def test_it_allows_no_inline_script_or_style_and_no_foreign_address() -> None:
         ("word " * 30, "word word word word word word word word word word word…"),
         ("語" * 100, "語" * 59 + "…"),
         ("", ""),
+        ("```\n# **One** [two](https://example.org) `three`", "One two three"),
+        ("2*3*4 and __init__ in C#", "2*3*4 and __init__ in C#"),
+        ("***", "***"),
     ],
 )
 def test_it_titles_a_conversation_with_its_first_line(text: str, title: str) -> None:
@@ -224,3 +227,8 @@ def test_it_lets_staff_read_conversations_but_not_write_them() -> None:
     assert "<script>alert(1)" not in shown
     assert 'name="title"' not in shown
     assert client.get("/admin/chat/conversation/add/").status_code == 403
+
+
+def test_it_titles_a_prompt_of_marks_without_end() -> None:
+    """Looking for the end of each of them took time with the square of their number."""
+    assert title_from("*a " * 200_000).startswith("*a *a")

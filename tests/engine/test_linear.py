@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from generation.engine import Engine, EngineConfig, SamplingParams
+from generation.engine import Engine, EngineConfig, SamplingParams, linear
 from generation.engine.linear import ROWS, Way, choose, plain, speed_up_linears, transposed
 from tests.engine import tiny
 
@@ -76,3 +76,38 @@ def test_a_model_with_measured_layers_still_equals_generate() -> None:
     sequence = engine.submit([30, 50, 70], SamplingParams(temperature=0, max_new_tokens=20))
     assert [token for event in sequence for token in event.ids] == tiny.generate("qwen2", [30, 50, 70], 20)
     engine.close()
+
+
+@pytest.mark.parametrize("family", ["qwen2", "gpt2"])
+def test_weights_in_the_order_of_their_columns_equal_generate(family: str) -> None:
+    """GPT-2's output head is its embedding too."""
+
+    def measure(way: Way, layers: Sequence[Any], num_rows: int) -> float:
+        return (1.0 if layers[0].weight.is_contiguous() else 0.5) * len(layers) * 1e-6
+
+    model = copy.deepcopy(tiny.model(family))
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    said = speed_up_linears(model, measure)
+    head = model.get_output_embeddings()
+    assert said is not None and f"{head.out_features} × {head.in_features} by columns" in said
+    assert not head.weight.is_contiguous() and head.weight.t().is_contiguous()
+    assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
+    engine = Engine(model, tiny.tokenizer(), EngineConfig(slots=2, context=128))
+    sequence = engine.submit([30, 50, 70], SamplingParams(temperature=0, max_new_tokens=20))
+    assert [token for event in sequence for token in event.ids] == tiny.generate(family, [30, 50, 70], 20)
+    engine.close()
+
+
+def test_it_copies_no_weights_beyond_a_little_memory_to_time_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = copy.deepcopy(tiny.model("llama"))
+    up = model.model.layers[0].mlp.up_proj
+    monkeypatch.setattr(linear, "_MOST_COPIED_BYTES", 2 * up.weight.nbytes)
+    copied: list[Any] = []
+
+    def measure(way: Way, layers: Sequence[Any], num_rows: int) -> float:
+        copied.extend(layer.weight for layer in layers if not layer.weight.is_contiguous())
+        return len(layers) * 1e-6
+
+    speed_up_linears(model, measure)
+    distinct = {weight.data_ptr(): weight.nbytes for weight in copied}
+    assert 0 < sum(distinct.values()) <= 2 * up.weight.nbytes

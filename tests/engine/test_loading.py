@@ -181,8 +181,9 @@ def test_it_tells_bars_as_lines_and_lets_errors_pass(
             pass
         print("an error", file=sys.stderr)
     assert capsys.readouterr().err.strip() == "an error"
-    assert any(line.startswith("m: Loading weights:  50%") for line in lines)
+    assert "m: Loading weights 50 %, 2 of 4" in lines
     assert all("|" not in line and "\r" not in line for line in lines)
+    assert not any("weights 0 %" in line for line in lines), "a bar that has just begun"
 
 
 def test_it_answers_with_the_built_in_model() -> None:

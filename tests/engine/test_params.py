@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from generation.engine import ParamsError, SamplingParams
+from generation.engine.params import RANGES
 
 CEILING = 2048
 
@@ -123,3 +124,19 @@ def test_it_keeps_a_bias_as_it_was_given() -> None:
     params = SamplingParams(logit_bias=biases)
     biases[6] = 2
     assert params.logit_bias == {5: 1.0}
+
+
+def test_every_parameter_that_may_be_sent_has_a_range_but_the_texts() -> None:
+    assert set(RANGES) | {"stop"} == set(SamplingParams().as_json())
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_its_ranges_are_the_ones_that_hold(name: str) -> None:
+    within = RANGES[name]
+    smallest = 0.01 if within.above else 0
+    free = {"max_new_tokens": 0} if name == "min_new_tokens" else {}
+    for value in (within.low + smallest, within.high):
+        SamplingParams(**{name: value, **free})  # type: ignore[arg-type]
+    for value in (within.low if within.above else within.low - 1, within.high + 1):
+        with pytest.raises(ParamsError, match=name):
+            SamplingParams(**{name: value, **free})  # type: ignore[arg-type]

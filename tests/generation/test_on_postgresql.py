@@ -26,7 +26,7 @@ REAL_WORKERS = "exactly_as_many or told_to_stop or was_killed or row_says"
 
 def run_tests(database_url: str, *arguments: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *arguments],
+        [sys.executable, "-m", "pytest", "-q", "-n0", *arguments],
         cwd=ROOT,
         env=clean_environment(TEST_DATABASE_URL=database_url),
         stdin=subprocess.DEVNULL,

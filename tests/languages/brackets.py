@@ -15,9 +15,9 @@ HEADER = {"Content-Type": "text/plain; charset=utf-8", "Plural-Forms": "nplurals
 BRACKETED = re.compile("⟦[^⟦⟧]*⟧")
 CODE = re.compile(r"[a-z]+(_[a-z]+)+")
 
-OWN = """.text, .block, .face, #account .name, #conversations a, .rename, #model, .languages, .excerpt, #results strong,
-  body:not([data-conversation=""]) #title"""
-"""What people, models and operators wrote or named."""
+OWN = """.text, .block, .face, #account .name, #conversations a, .rename, #model, #set-model, #chooser strong, kbd,
+  #live, .languages, .excerpt, #results strong, body:not([data-conversation=""]) #title"""
+"""What people, models and operators wrote or named; and names of keys."""
 
 TEXTS = """(own) => {
   const isOwn = (element) => element.closest(own) && !element.closest(".copy");

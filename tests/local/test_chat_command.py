@@ -54,7 +54,7 @@ def test_it_cancels_the_job_on_ctrl_c_and_the_next_in_line_starts(start_site: Ca
     first, first_lines = ask(site, "word", "--max-new-tokens", "1500")
     first_lines.wait_for("started after")
     second, second_lines = ask(site, "next", "--max-new-tokens", "2")
-    second_lines.wait_for("1st in line of 1")
+    second_lines.wait_for("next in line of 1")
     first.send_signal(signal.SIGINT)
     assert first.wait(30) == 130
     assert second.wait(30) == 0

@@ -42,7 +42,10 @@ def _is_open(token: Token, body: str) -> bool:
 
 
 def render_code(token: Token, env: Mapping[str, Any]) -> str:
-    """HTML of one code block; `env["growing"]` says that more of the text may follow."""
+    """HTML of one code block; `env["growing"]` says that more of the text may follow.
+
+    What may be wider than the page can be in focus, here as with tables and formulas, to be scrolled with keys.
+    """
     body = token.content
     words = token.info.split() if token.type == "fence" else []
     language = words[0].lower() if words and _LANGUAGE.fullmatch(words[0].lower()) else ""
@@ -52,5 +55,5 @@ def render_code(token: Token, env: Mapping[str, Any]) -> str:
     copy = html.escape(gettext("Copy"))
     return (
         f'<div class="code"><div class="bar"><span class="lang">{html.escape(language)}</span>'
-        f'<button type="button" class="copy">{copy}</button></div><pre><code>{code}</code></pre></div>\n'
+        f'<button type="button" class="copy">{copy}</button></div><pre tabindex="0"><code>{code}</code></pre></div>\n'
     )

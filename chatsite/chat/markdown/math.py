@@ -29,6 +29,8 @@ def mathml(source: str, display: bool) -> str:
             element.tail = element.tail and html.unescape(element.tail)
             for name, value in element.attrib.items():
                 element.set(name, html.unescape(value))
+        if display:
+            root.set("tabindex", "0")
         return tostring(root, encoding="unicode")
     except Exception:  # a formula is people's or a model's text: the library answers odd ones with any exception
         return shown

@@ -41,7 +41,7 @@ def _image(r: RendererProtocol, tokens: Sequence[Token], index: int, options: Op
 
 
 def _table_open(r: RendererProtocol, tokens: Sequence[Token], index: int, options: OptionsDict, env: Env) -> str:
-    return '<div class="table"><table>\n'
+    return '<div class="table" tabindex="0"><table>\n'
 
 
 def _table_close(r: RendererProtocol, tokens: Sequence[Token], index: int, options: OptionsDict, env: Env) -> str:

@@ -38,6 +38,9 @@ _cleaner = nh3.Cleaner(
         "a": {"href", "title"},
         "ol": {"start"},
         **{tag: set(_MATH_ATTRIBUTES) for tag in _MATH_TAGS},
+        "math": _MATH_ATTRIBUTES | {"tabindex"},
+        "pre": {"tabindex"},
+        "div": {"tabindex"},
     },
     allowed_classes={
         "div": {"code", "bar", "table"},

@@ -91,13 +91,8 @@ export class Composer {
     if (this.#error.dataset.kind === "outage") this.complain("");
   }
 
-  configure(limits, models) {
+  configure(limits) {
     this.#limit = limits?.max_prompt_chars || Infinity;
-    const offered = models ?? [];
-    this.#model.hidden = offered.length < 2;
-    if (this.#model.options.length !== offered.length) {
-      this.#model.replaceChildren(...offered.map(({ name, default: chosen }) => new Option(name, name, chosen, chosen)));
-    }
     this.#update();
   }
 

@@ -29,6 +29,12 @@ export function startKeeping(conversations, refreshList) {
   addEventListener("click", (event) => {
     if (menu && !menu.contains(event.target) && !menuButton.contains(event.target)) close();
   });
+  // Where the menu was opened by the pointer the focus isn't in it.
+  document.addEventListener("keydown", (event) => {
+    if (!menu || event.key !== "Escape" || event.defaultPrevented) return;
+    event.preventDefault();
+    close(true);
+  });
   list.addEventListener("scroll", () => close(), { passive: true });
   addEventListener("resize", () => close());
   startImport();
@@ -168,10 +174,11 @@ function rename(item, link) {
   input.select();
 }
 
-function retitle(link, title) {
-  link.textContent = link.title = title;
-  link.closest("li")?.querySelector(".options").setAttribute("aria-label", interpolate(gettext("Options of %(title)s"), { title }));
-  if (link.dataset.conversation !== document.body.dataset.conversation) return;
+// link: its entry in the list; none while that doesn't show it, and then it is the page's own
+export function retitle(link, title) {
+  if (link) link.textContent = link.title = title;
+  link?.closest("li")?.querySelector(".options").setAttribute("aria-label", interpolate(gettext("Options of %(title)s"), { title }));
+  if (link && link.dataset.conversation !== document.body.dataset.conversation) return;
   document.querySelector("#title").textContent = title;
   document.title = `${title} · Tokenline`;
 }

@@ -1,9 +1,15 @@
 // The chat page: frames from the socket to the thread, and what the person does to the socket.
+import { say, sayEnd, sayPlace } from "./announcer.js";
 import { Asked } from "./asked.js";
 import { Banner } from "./banner.js";
 import { Composer, newId } from "./composer.js";
+import { startContext } from "./context.js";
 import { startCopying } from "./copy.js";
 import { gettext } from "./gettext.js";
+import { startKeyboard } from "./keyboard.js";
+import { Models } from "./models.js";
+import { onNews } from "./news.js";
+import { Settings } from "./settings.js";
 import { addConversation, startSidebar } from "./sidebar.js";
 import { Socket } from "./socket.js";
 import { Thread } from "./thread.js";
@@ -18,14 +24,14 @@ let greeted = false;
 let problems = []; // the server's last word on what is down
 const mine = new Set(); // ids of what was asked here
 
-const live = document.querySelector("#live");
 const stopButton = document.querySelector("#stop");
 let over = 0; // the close code after which this page sends nothing more
-const say = (text) => (live.textContent = text);
 
 const banner = new Banner();
 const thread = new Thread();
 const composer = new Composer(user, conversation, ask);
+const models = new Models(() => socket.send({ type: "models" }), (name) => settings.chooseModel(name));
+const settings = new Settings(user, conversation, models);
 const socket = new Socket(address, { frame: receive, closed: lost, offline, ended });
 const asked = new Asked((frame) => socket.send(frame));
 
@@ -37,6 +43,7 @@ function address() {
 function ask(frame) {
   // A prompt goes on from what is shown here, whichever branch that is.
   if (frame.type === "prompt" && thread.last) frame = { parent: thread.last, ...frame };
+  if (!conversation && settings.ofNew) frame = { settings: settings.ofNew, ...frame };
   mine.add(frame.id);
   thread.toEnd();
   asked.ask(frame);
@@ -56,6 +63,8 @@ async function show(...how) {
 }
 
 const onFrame = {
+  ...onNews,
+
   async hello(frame) {
     if (frame.user !== undefined && frame.user !== user) {
       // Somebody else signed in with this browser: what stands here isn't theirs.
@@ -65,7 +74,10 @@ const onFrame = {
     }
     workers = frame.workers;
     problems = [];
-    composer.configure(frame.limits, frame.models);
+    onNews.title(frame);
+    composer.configure(frame.limits);
+    models.take(frame.models);
+    settings.greeted(frame.settings);
     banner.back();
     composer.recovered();
     asked.connected();
@@ -83,6 +95,8 @@ const onFrame = {
     showStop();
   },
 
+  models: (frame) => models.take(frame.models),
+
   async queued(frame) {
     if (!conversation && mine.has(frame.client_id)) adopt(frame);
     asked.answered(frame.client_id);
@@ -96,6 +110,7 @@ const onFrame = {
     }
     reply.begin(frame.job);
     reply.queued(frame, workers);
+    sayPlace(frame.job, frame.position, reply.status.textContent);
     showStop();
   },
 
@@ -142,7 +157,7 @@ const onReply = {
 
 function end(reply, frame, words) {
   reply.end(frame);
-  say(words);
+  sayEnd(words, reply);
   showStop();
 }
 
@@ -160,6 +175,7 @@ function adopt(frame) {
   document.body.dataset.conversation = conversation;
   history.replaceState(null, "", `/c/${conversation}/`);
   composer.belongsTo(conversation);
+  settings.belongsTo(conversation);
   const title = titleFrom(frame.text ?? "") || gettext("Conversation");
   document.title = `${title} · Tokenline`;
   document.querySelector("#title").textContent = title;
@@ -213,7 +229,8 @@ document.querySelector("#thread").addEventListener("click", (event) => {
   if (!button) return;
   const { message } = button.closest("article").dataset;
   button.disabled = true;
-  ask({ type: button.dataset.ask, id: newId(), message });
+  const isAnother = button.dataset.ask === "regenerate"; // by the model that is chosen now
+  ask({ type: button.dataset.ask, id: newId(), message, ...(isAnother && { model: composer.model }) });
 });
 
 for (const example of document.querySelectorAll("button.example")) {
@@ -221,5 +238,7 @@ for (const example of document.querySelectorAll("button.example")) {
 }
 
 startTurning({ thread, composer, ask, say, show, conversation: () => conversation });
+startContext(models);
 startSidebar();
 startCopying(document.querySelector("#thread"), say);
+startKeyboard();

@@ -75,6 +75,7 @@ export class Reply {
 
   queued(frame, workers) {
     this.article.dataset.state = "queued";
+    this.article.dataset.model = frame.model ?? "";
     this.say(placeInLine(frame, workers));
   }
 
@@ -103,6 +104,10 @@ export class Reply {
     this.#paint();
     this.article.dataset.state = frame.type;
     this.article.removeAttribute("aria-busy");
+    if (frame.usage) {
+      this.article.dataset.dropped = frame.usage.dropped_messages ?? 0;
+      this.article.dataset.tokens = frame.usage.prompt_tokens + frame.usage.completion_tokens;
+    }
     this.stopping = false;
     this.status.hidden = true;
     const words = document.createElement("span");

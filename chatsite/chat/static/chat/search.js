@@ -1,4 +1,6 @@
-// The page of search results: the list at its side works as on the other pages.
+// The page of search results: the list at its side and the keys work as on the other pages.
+import { startKeyboard } from "./keyboard.js";
 import { startSidebar } from "./sidebar.js";
 
 startSidebar();
+startKeyboard();

@@ -11,8 +11,9 @@ const veil = document.querySelector("#veil");
 const account = document.querySelector("#account");
 const older = new IntersectionObserver(([entry]) => entry.isIntersecting && showOlder(), { root: list });
 
-function setOpen(open) {
+export function setOpen(open) {
   body.classList.toggle("sidebar-open", open);
+  document.querySelector("#main").inert = open; // what lies behind the veil is out of the keyboard's reach too
   veil.hidden = !open;
   opener.setAttribute("aria-expanded", String(open));
   (open ? closer : opener).focus();
@@ -22,8 +23,9 @@ export function startSidebar() {
   opener.addEventListener("click", () => setOpen(true));
   closer.addEventListener("click", () => setOpen(false));
   veil.addEventListener("click", () => setOpen(false));
+  matchMedia("(min-width: 768px)").addEventListener("change", () => body.classList.contains("sidebar-open") && setOpen(false));
   addEventListener("keydown", (event) => {
-    if (event.key !== "Escape" || event.defaultPrevented) return;
+    if (event.key !== "Escape" || event.defaultPrevented || document.querySelector("dialog[open]")) return;
     account.open = false;
     if (body.classList.contains("sidebar-open")) setOpen(false);
   });

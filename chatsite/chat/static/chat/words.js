@@ -2,6 +2,7 @@
 import { gettext, interpolate, ngettext } from "./gettext.js";
 
 const TITLE_LENGTH = 60;
+const LONGEST_LINE = 500;
 
 const ordinals = new Intl.PluralRules(document.documentElement.lang, { type: "ordinal" });
 
@@ -22,10 +23,14 @@ export function duration(seconds) {
 
 export function placeInLine(frame, workers) {
   if (frame.paused) return gettext("paused");
-  const place = ordinal(frame.position || 1);
-  if (workers === 0) return interpolate(gettext("%(place)s in line, no worker is running"), { place });
-  if (!frame.eta_seconds) return interpolate(gettext("%(place)s in line"), { place });
-  return interpolate(gettext("%(place)s in line, about %(duration)s"), { place, duration: duration(frame.eta_seconds) });
+  // Of those who wait: "1st" beside a running reply would sound like having one's turn.
+  const isNext = !(frame.position > 1);
+  const place = isNext
+    ? gettext("next in line")
+    : interpolate(gettext("%(place)s in line"), { place: ordinal(frame.position) });
+  if (workers === 0) return interpolate(gettext("%(place)s, no worker is running"), { place });
+  if (!frame.eta_seconds) return place;
+  return interpolate(gettext("%(place)s, about %(duration)s"), { place, duration: duration(frame.eta_seconds) });
 }
 
 export function outcome(frame) {
@@ -55,12 +60,22 @@ function leftOut(number) {
   return interpolate(words, { number });
 }
 
-// As the server titles a conversation: the first line with words, cut between words.
+// As the server titles a conversation: the first line with words, without Markdown's marks, cut between words.
 export function titleFrom(text) {
-  const line = text.split("\n").map((each) => each.trim().replace(/\s+/g, " ")).find(Boolean) ?? "";
+  const lines = text.split("\n").map((each) => each.slice(0, LONGEST_LINE).trim().replace(/\s+/g, " "));
+  const line = lines.map(withoutMarks).find(Boolean) ?? lines.find(Boolean) ?? "";
   const characters = [...line];
   if (characters.length <= TITLE_LENGTH) return line;
   const cut = characters.slice(0, TITLE_LENGTH - 1);
   const blank = cut.lastIndexOf(" ");
   return `${(blank >= TITLE_LENGTH / 2 ? cut.slice(0, blank) : cut).join("").trimEnd()}…`;
+}
+
+function withoutMarks(line) {
+  if (/^(?:```|~~~|[-*_=#>\s]+$)/.test(line)) return "";
+  line = line.replace(/^(?:#{1,6} |> ?|[-*+] )+/, "").replace(/!?\[([^\]]*)\]\([^)\s]*\)/g, "$1");
+  for (let each = 0; each < 2; each += 1) {
+    line = line.replace(/(?<![\w*`~])(\*{1,3}|`|~~)(?=\S)(.+?)(?<=\S)\1(?![\w*`~])/g, "$2"); // one in another
+  }
+  return line.trim();
 }

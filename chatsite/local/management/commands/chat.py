@@ -114,5 +114,6 @@ class Command(BaseCommand):
 def _place(frame: dict[str, Any]) -> str:
     position = frame["position"]
     endings = {1: "st", 2: "nd", 3: "rd"} if position % 100 not in (11, 12, 13) else {}
-    place = f"{position}{endings.get(position % 10, 'th')} in line of {frame['queue_size']}"
+    ordinal = f"{position}{endings.get(position % 10, 'th')}" if position > 1 else "next"
+    place = f"{ordinal} in line of {frame['queue_size']}"
     return place + (", the queue is paused" if frame.get("paused") else "")
