@@ -81,7 +81,7 @@ def test_the_place_in_line_is_told_in_the_readers_language(slow_site: Site, sign
         say(page, numbered())
         expect_begun(page, "w1")
     say(third, "w1 w2")
-    expect(reply(third).locator(".status")).to_contain_text("次の順番です")
+    expect(reply(third).locator(".status")).to_contain_text("次の番です")
     for page in (first, second, third):
         expect_state(page, "finished")
 

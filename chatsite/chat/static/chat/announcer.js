@@ -1,4 +1,5 @@
 // What a screen reader is told: a place in line when it changes, and a reply once, when it has ended; never its tokens.
+import { gettext, interpolate } from "./gettext.js";
 
 const LONGEST = 1_000; // characters of a reply that are read out by themselves
 const live = document.querySelector("#live");
@@ -18,7 +19,7 @@ export function sayPlace(job, position, words) {
 export function sayEnd(words, reply) {
   places.delete(reply.job);
   const text = beginningOf(reply.blocks);
-  say(text ? `${words}. ${text}` : words);
+  say(text ? interpolate(gettext("%(words)s. %(text)s"), { words, text }) : words);
 }
 
 function beginningOf(blocks) {
