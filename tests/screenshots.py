@@ -124,7 +124,7 @@ def take_mock_phases(site: Site, photographer: Photographer) -> None:
         page.goto(site.url + path)
         page.wait_for_load_state("networkidle")
         photographer.take(page, phase)
-    take_keys_and_search(page, site, photographer)
+    take_panels_and_search(page, site, photographer)
     page.goto(site.url)
     say(page, STREAMED)
     expect(text_of(page)).to_contain_text("mirrored", timeout=PATIENCE)
@@ -151,9 +151,13 @@ def take_mock_phases(site: Site, photographer: Photographer) -> None:
     photographer.take(page, "login")
 
 
-def take_keys_and_search(page: Page, site: Site, photographer: Photographer) -> None:
+def take_panels_and_search(page: Page, site: Site, photographer: Photographer) -> None:
     page.keyboard.press("Control+/")
     photographer.take(page, "keys")
+    page.keyboard.press("Escape")
+    page.locator("#open-settings").click()
+    expect(page.locator("#settings")).to_be_visible()
+    photographer.take(page, "settings")
     page.keyboard.press("Escape")
     page.goto(f"{site.url}/search/?q=mean")
     photographer.take(page, "search")
