@@ -154,7 +154,8 @@ def test_a_screen_reader_hears_the_place_in_line_when_it_changes(slow_site: Site
     page.wait_for_function("heard.some((text) => text.startsWith('2nd in line'))")
     page.locator("#stop").click()
     expect_state(page, "cancelled")
-    assert [text for text in page.evaluate("heard") if text.startswith("2nd in line")] == ["2nd in line"]
+    places = [text for text in page.evaluate("heard") if text.startswith("2nd in line")]
+    assert len(places) == 1  # though its wait is counted down
 
 
 def test_nothing_moves_for_who_wants_less_motion(slow_site: Site, sign_in: SignIn) -> None:

@@ -160,11 +160,19 @@ def test_it_copies_the_last_reply_that_has_ended(site: Site, sign_in: SignIn) ->
     assert page.evaluate("navigator.clipboard.readText()") == numbered()
 
 
+UNTIL_AT_THE_TOP = """() => new Promise((done) => {
+  const look = () => document.querySelector("#scroller").scrollTop ? requestAnimationFrame(look) : done();
+  look();
+})"""
+"""The browser's own scrolling takes a while, and would go on over the page's."""
+
+
 def test_it_goes_to_the_end_of_the_conversation(page: Page) -> None:
     say(page, "\n\n".join(["a line"] * 60))
     expect_state(page, "finished")
     page.keyboard.press("Escape")
     page.keyboard.press("Home")
+    page.evaluate(UNTIL_AT_THE_TOP)
     expect(page.locator("#jump")).to_be_visible()
     page.keyboard.press("g")
     expect(page.locator("#jump")).to_be_hidden()
