@@ -36,6 +36,7 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 PATIENCE = 60_000  # milliseconds
+expect.set_options(timeout=PATIENCE)
 
 # Without a graphics card an animation takes half a core for as long as a page shows it.
 LOOKS = {"viewport": {"width": 1000, "height": 700}, "reduced_motion": "reduce"}

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, WebSocketRoute, expect
 
 from generation.consumers import NOT_FOUND, TOO_MANY_SOCKETS
-from tests.browser import PATIENCE, Person, expect_begun, expect_state, numbered, reply, say
+from tests.browser import Person, expect_begun, expect_state, numbered, reply, say
 from tests.chat.sockets import rows
 from tests.languages.brackets import LANGUAGE, bare, unbracketed, write
 from tests.site import Site, running
@@ -38,13 +38,6 @@ def bracketed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 @pytest.fixture
 def person(bracketed: Site, sign_in: SignIn) -> Person:
     return sign_in(bracketed, locale=LANGUAGE)
-
-
-@pytest.fixture(autouse=True)
-def patience() -> Iterator[None]:
-    expect.set_options(timeout=PATIENCE)
-    yield
-    expect.set_options(timeout=None)
 
 
 def expect_all_bracketed(page: Page) -> None:

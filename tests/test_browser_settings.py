@@ -2,26 +2,17 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from uuid import UUID
 
-import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser import PATIENCE, Person, expect_state, reply, say
+from tests.browser import Person, expect_state, reply, say
 from tests.chat.sockets import rows
 from tests.site import Site
 from tests.test_browser_looks import PHONE, expect_no_sideways_scrolling
 
 SignIn = Callable[..., Person]
-
-
-@pytest.fixture(autouse=True)
-def patience() -> Iterator[None]:
-    """Each click here is answered by the server."""
-    expect.set_options(timeout=PATIENCE)
-    yield
-    expect.set_options(timeout=None)
 
 
 def open_panel(page: Page) -> Locator:

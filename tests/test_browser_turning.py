@@ -1,12 +1,12 @@
 """What a person does with messages in the browser: versions, edits, a cleared context, thumbs, copying, stopping."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser import PATIENCE, Person, expect_begun, expect_state, expect_whole, numbered, reply, say, text_of
+from tests.browser import Person, expect_begun, expect_state, expect_whole, numbered, reply, say, text_of
 from tests.site import Site
 from tests.test_browser_looks import PHONE, expect_no_sideways_scrolling
 
@@ -17,14 +17,6 @@ SignIn = Callable[..., Person]
 def visit(site: Site, sign_in: SignIn) -> Callable[..., Page]:
     """Open the page as somebody new."""
     return lambda **options: sign_in(site, **options).page
-
-
-@pytest.fixture(autouse=True)
-def patience() -> Iterator[None]:
-    """Each click here is answered by the server."""
-    expect.set_options(timeout=PATIENCE)
-    yield
-    expect.set_options(timeout=None)
 
 
 def prompts(page: Page) -> Locator:
