@@ -113,8 +113,9 @@ def test_it_says_that_a_text_is_too_long_before_it_is_sent(visit: Callable[[], P
     expect(page.locator("#send")).to_be_disabled()
 
 
-def test_it_stops_a_reply_and_keeps_what_was_said(visit: Callable[[], Page]) -> None:
-    page = visit()
+def test_it_stops_a_reply_and_keeps_what_was_said(slow_site: Site, sign_in: Callable[..., Person]) -> None:
+    page = sign_in(slow_site).page
+    page.locator("#model").select_option("slow")
     say(page, WORDS)
     expect(page.locator(".reply .blocks")).to_contain_text("some words")
     page.locator("#stop").click()

@@ -66,6 +66,12 @@ def test_the_line_is_that_of_the_models_queue() -> None:
     assert (offered("big")["waiting"], offered("big")["paused"]) == (0, True)
 
 
+@pytest.fixture(autouse=True)
+def nothing_known() -> None:
+    """Each process looks once a second, and another test's line may be what it saw."""
+    estimates._known.clear()
+
+
 def test_nobody_waits_for_a_free_place() -> None:
     worker = make_worker(slots=1)
     assert offered("mock")["eta_seconds"] == 0
@@ -74,7 +80,6 @@ def test_nobody_waits_for_a_free_place() -> None:
 
 
 def test_the_wait_is_that_of_the_place_behind_the_last() -> None:
-    estimates._known.clear()  # each process looks once a second
     worker, now = make_worker(slots=1), timezone.now()
     for place in range(5):
         begun = now - timedelta(seconds=60)
